@@ -16,6 +16,17 @@ from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Batch, Grant, Note, Result, Want
 from chargehand.model.failover import Comparison
+from chargehand.model.flows import (
+    FlowCancelled,
+    FlowFilter,
+    FlowRecord,
+    FlowStage,
+    FlowTotals,
+    NewFlow,
+    Predecessor,
+    PredecessorFilter,
+    Related,
+)
 from chargehand.model.job import DEFAULT_POLICY, Attempt, ClaimName, Enqueued, JobPolicy, JobRecord, NewJob, Settlement
 from chargehand.model.records import (
     CancelResult,
@@ -52,10 +63,17 @@ from chargehand.model.wakeups import Wakeup
 
 
 class Enqueueing(Protocol):
-    """Adds jobs, inside one transaction."""
+    """Adds jobs and flows, inside one transaction."""
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job."""
+    def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
+        """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job.
+
+        Ids that are `promised` are known to others already: each becomes an alias of the existing job.
+        """
+        ...
+
+    def begin(self, flow: NewFlow) -> None:
+        """Adds a flow, as `FlowWriting.begin` does."""
         ...
 
 
@@ -66,6 +84,12 @@ class JobWriting(Protocol):
         """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job.
 
         Ids that are `promised` are known to others already: each becomes an alias of the existing job.
+
+        A job with predecessors (`after`) waits for them, and for the jobs that they spawn. A predecessor may come
+        earlier in the same call or transaction. One that is done counts as ended; if one has failed or was cancelled,
+        the job fails at once (unless `if_failed` is `run`). Raises JobNotFound, and adds nothing, if a predecessor
+        does not exist; FlowNotFound if the flow does not, and FlowEnded if it has ended. What is enqueued by an outcome
+        that is settled raises neither: such a job is added and fails at once.
         """
         ...
 
@@ -85,6 +109,11 @@ class JobWriting(Protocol):
         A job with a cancel request is cancelled where it would be queued again; every other outcome stands. Each
         settled job frees its slots, and for each slot one job that was set aside may be claimed again. The ids of the
         jobs that a settled job enqueues are promised.
+
+        If a job has ended, followers for which it was the last predecessor can be claimed from this transaction on.
+        If it failed or was cancelled, its followers fail (reason `predecessor`), and theirs in turn, except those with
+        `if_failed` as `run`. Followers of the job wait for the children that it spawned, too. A flow whose last job has
+        ended ends.
         """
         ...
 
@@ -97,7 +126,15 @@ class JobWriting(Protocol):
         ...
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
-        """Cancels queued jobs and marks running ones. The answer leaves out finished and unknown jobs."""
+        """Cancels queued jobs and marks running ones. The answer leaves out finished and unknown jobs.
+
+        Followers of a cancelled job fail, as in `settle`.
+        """
+        ...
+
+    def expire(self, limit: int) -> int:
+        """Cancels up to `limit` queued jobs that should have been started earlier (reason `expired`). Returns how
+        many. Their followers fail, as in `settle`."""
         ...
 
     def release(self, job_id: str, claim: str, why: str) -> bool:
@@ -121,7 +158,13 @@ class JobWriting(Protocol):
         ...
 
     def retry(self, ids: Sequence[str]) -> list[str]:
-        """Queues failed or cancelled jobs again with cleared counters. Raises Conflict if a unique key is taken."""
+        """Queues failed or cancelled jobs again with cleared counters. Raises Conflict if a unique key is taken, or if
+        a predecessor of a job that never ran has failed or was cancelled.
+
+        A follower that failed because of one of these jobs waits again, and its followers in turn, unless another of
+        its predecessors has failed or was cancelled. One whose key is taken stays failed and says so. The result
+        contains the jobs that were named, not the followers.
+        """
         ...
 
     def recover(
@@ -144,6 +187,35 @@ class JobWriting(Protocol):
 
     def delete(self, ids: Sequence[str]) -> list[str]:
         """Deletes finished jobs with their attempts. The answer leaves out queued, running and unknown jobs."""
+        ...
+
+
+class FlowWriting(Protocol):
+    """Writes to flows, inside one transaction."""
+
+    def begin(self, flow: NewFlow) -> None:
+        """Adds a flow, to which `jobs.enqueue` of the same transaction adds its first jobs. One without any job ends
+        with the transaction. A flow whose id exists is not added again."""
+        ...
+
+    def cancel(self, flow_id: str) -> FlowCancelled:
+        """Cancels every queued job of a flow and marks the running ones. What these enqueue or spawn into the flow
+        later is cancelled, too. Raises FlowNotFound."""
+        ...
+
+    def retry(self, flow_id: str) -> list[str]:
+        """Queues all failed and cancelled jobs of a flow again; those that wait for others wait again. Returns their
+        ids. Jobs whose unique key is taken stay as they are. Raises FlowNotFound."""
+        ...
+
+    def delete(self, flow_id: str, limit: int) -> bool:
+        """Deletes up to `limit` jobs of a flow that has ended, and the flow with the last of them. Returns whether it
+        is gone. Raises FlowNotFound, and Conflict if the flow has not ended."""
+        ...
+
+    def sweep(self, limit: int) -> int:
+        """Completes what others have left undone: followers of jobs that have ended, and flows whose jobs have all
+        ended. Returns how many it has found; a node calls it at its start, and now and then."""
         ...
 
 
@@ -285,6 +357,11 @@ class Transaction(Protocol):
         ...
 
     @property
+    def flows(self) -> FlowWriting:
+        """Writes to flows."""
+        ...
+
+    @property
     def fleet(self) -> FleetWriting:
         """Writes about crews and workers."""
         ...
@@ -292,6 +369,16 @@ class Transaction(Protocol):
     @property
     def access(self) -> AccessWriting:
         """Writes about keys, sessions, remembered answers and the operator log."""
+        ...
+
+    @property
+    def woken(self) -> frozenset[str]:
+        """The queues in which jobs became ready because others ended in this transaction."""
+        ...
+
+    @property
+    def ended_flows(self) -> tuple[str, ...]:
+        """The ids of the flows that ended in this transaction."""
         ...
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -312,6 +399,23 @@ class JobReading(Protocol):
 
     def sizes(self, which: JobFilter) -> list[JobSize]:
         """Returns a page of jobs, newest first, without their texts."""
+        ...
+
+    def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
+        """Returns a page of the jobs that a job waits for, or waited for, in order. Those that were deleted are left
+        out."""
+        ...
+
+    def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        """Returns the jobs that wait for this one, or waited for it, oldest first."""
+        ...
+
+    def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        """Returns the jobs that this one spawned, oldest first."""
+        ...
+
+    def related(self, job_id: str) -> Related:
+        """Returns how many predecessors, followers and children a job has."""
         ...
 
     def attempts(self, job_id: str) -> list[Attempt]:
@@ -340,6 +444,30 @@ class JobReading(Protocol):
         A scheduled job that has been due for longer, and that no claim has seen since, counts as that job. The cost
         grows with the number of queues, not of jobs.
         """
+        ...
+
+
+class FlowReading(Protocol):
+    """Reads flows."""
+
+    def get(self, flow_id: str) -> FlowRecord | None:
+        """Returns one flow."""
+        ...
+
+    def find(self, which: FlowFilter) -> list[FlowRecord]:
+        """Returns a page of flows, newest first."""
+        ...
+
+    def stages(self, flow_id: str) -> list[FlowStage]:
+        """Returns the jobs of a flow by queue, in the order in which the queues began; none of a flow without jobs."""
+        ...
+
+    def totals(self) -> FlowTotals:
+        """Returns how many flows are in each state. The cost grows with the number of flows, not of jobs."""
+        ...
+
+    def exist(self, flows: Sequence[str], jobs: Sequence[str]) -> tuple[set[str], set[str]]:
+        """Returns those of these flows and jobs that exist: files of others can be removed."""
         ...
 
 
@@ -445,6 +573,11 @@ class Store(Protocol):
     @property
     def jobs(self) -> JobReading:
         """Reads jobs."""
+        ...
+
+    @property
+    def flows(self) -> FlowReading:
+        """Reads flows."""
         ...
 
     @property

@@ -10,6 +10,7 @@ import pgserver
 from chargehand import clock
 from chargehand.ids import new_id
 from chargehand.model.batch import Grant, Note, Want
+from chargehand.model.flows import FlowCancelled, FlowRecord, NewFlow, Predecessor, PredecessorFilter
 from chargehand.model.job import (
     Claim,
     Done,
@@ -187,6 +188,64 @@ def bring(store: Store, wanted: State, **options: Any) -> Claim:
             assert cancel(store, new.id) == [new.id]
     assert state(store, new.id) is wanted
     return claim
+
+
+def fan_out(*children: NewJob, result: str = "1") -> Done:
+    """Returns the outcome of a handler that spawned these jobs."""
+    return Done(result, tuple(msgspec.structs.replace(child, child=True) for child in children))
+
+
+def take_named(store: Store, job_id: str, *, holder: Holder = ME) -> Claim:
+    """Claims the next job of its queue, which must be this one."""
+    claim = take_one(store, queue=record(store, job_id).queue, holder=holder)
+    assert claim.id == job_id
+    return claim
+
+
+def finish(store: Store, job_id: str, outcome: Outcome | None = None) -> None:
+    """Claims and settles the next job of its queue, which must be this one."""
+    assert end(store, take_named(store, job_id), Done("1") if outcome is None else outcome) == []
+
+
+def perform_all(store: Store, queue: str = "q") -> list[str]:
+    """Performs the jobs of a queue, one after the other, until none can be claimed. Returns their ids in order."""
+    performed: list[str] = []
+    while claims := take(store, queue=queue):
+        performed.append(claims[0].id)
+        assert end(store, claims[0], Done(msgspec.json.encode(claims[0].id).decode())) == []
+    return performed
+
+
+def states(store: Store, *ids: str) -> list[State]:
+    return [state(store, job_id) for job_id in ids]
+
+
+def begin(store: Store, flow: NewFlow | str, *new: NewJob) -> None:
+    """Makes a flow with its first jobs, in one transaction."""
+    flow = NewFlow(id=flow, name=f"flow {flow}") if isinstance(flow, str) else flow
+    with store.transaction() as tx:
+        tx.flows.begin(flow)
+        tx.jobs.enqueue([msgspec.structs.replace(one, flow=flow.id) for one in new])
+
+
+def flow_of(store: Store, flow_id: str) -> FlowRecord:
+    found = store.flows.get(flow_id)
+    assert found is not None, f"flow {flow_id} is not in the store"
+    return found
+
+
+def cancel_flow(store: Store, flow_id: str) -> FlowCancelled:
+    with store.transaction() as tx:
+        return tx.flows.cancel(flow_id)
+
+
+def retry_flow(store: Store, flow_id: str) -> list[str]:
+    with store.transaction() as tx:
+        return tx.flows.retry(flow_id)
+
+
+def predecessors(store: Store, job_id: str, **which: Any) -> list[Predecessor]:
+    return store.jobs.predecessors(PredecessorFilter(job=job_id, **which))
 
 
 def counted(store: Store) -> list[Counts]:

@@ -17,18 +17,26 @@ from builders import (
     ME,
     NOON,
     Wall,
+    begin,
     bring,
     cancel,
+    cancel_flow,
     crew,
     end,
     everything,
+    fan_out,
+    finish,
+    flow_of,
     job,
     note,
     pause,
+    perform_all,
+    predecessors,
     put,
     record,
     register,
     retry,
+    retry_flow,
     state,
     take,
     take_one,
@@ -42,8 +50,9 @@ from chargehand.errors import StoreError
 from chargehand.host import nodelock, restart_plan
 from chargehand.host.moving import move
 from chargehand.model.access import ApiKey, Deed, OperationFilter, Remembered, Scope, Session
-from chargehand.model.batch import Want
-from chargehand.model.job import Done, Found, Interrupted, NewJob, Raised, State
+from chargehand.model.batch import Note, Want
+from chargehand.model.flows import FlowFilter, NewFlow
+from chargehand.model.job import Done, Enqueued, Found, GaveUp, Interrupted, NewJob, Raised, State
 from chargehand.model.records import (
     CrashFilter,
     CrashReport,
@@ -187,9 +196,34 @@ def fill(store: Store, wall: Wall) -> None:
         store, job("future", delay_ms=HOUR, limit_key="x"), job("urgent", priority=9, limit_key="x"), job("last"),
         job("long", key="k" * 200, limit_key=LONG_KEY),
     )  # fmt: skip
+    fill_flows(store)
     fill_people(store)
     with store.transaction() as tx:
         tx.jobs.delete(["pruned"])
+
+
+def fill_flows(store: Store) -> None:
+    """Writes flows in every state, and jobs that wait for others, in one queue that nothing else uses."""
+    hook = NewJob(id="x", queue="hooks", label="told")
+    begin(store, NewFlow(id="goes on", name="größe", on_end=hook), job("root", queue="u"))
+    put(
+        store,
+        job("sum", queue="u", flow="goes on", after=("root",), if_failed="run"),
+        job("out", queue="u", after=("sum",)),
+    )
+    finish(store, "root", fan_out(*(job(f"part {n}", queue="u", flow="goes on") for n in range(3))))
+    finish(store, "part 0", Done('"zero"'))
+    begin(store, NewFlow(id="failed", name="f", arrival=True, on_end=hook), job("bad", queue="v"))
+    put(store, job("for its sake", queue="v", flow="failed", after=("bad",)))
+    finish(store, "bad", GaveUp("x"))
+    begin(store, "cancelled", job("unwanted member", queue="v"))
+    cancel_flow(store, "cancelled")
+    put(store, *(job(f"track {n}", queue="u", sequence="album", share="anna") for n in range(2)))
+    put(store, job("once", queue="v", key="once", unique_for_ms=HOUR, expires_ms=9 * HOUR))
+    claim = take_one(store, queue="v")
+    with store.transaction() as tx:
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker="w", age_ms=0, kept='"here"')])
+    end(store, claim, GaveUp("x"))
 
 
 def fill_people(store: Store) -> None:
@@ -234,6 +268,10 @@ def view(store: Store) -> dict[str, Any]:
         "tagged": [each.id for each in store.jobs.find(JobFilter(tag="nightly"))],
         "alias": getattr(store.jobs.get("alias of holder"), "id", None),
         "counts": store.jobs.counts(),
+        "flows": store.flows.find(FlowFilter()),
+        "predecessors": {each.id: predecessors(store, each.id) for each in jobs},
+        "followers": {each.id: [one.id for one in store.jobs.followers(each.id)] for each in jobs},
+        "children": {each.id: [one.id for one in store.jobs.children(each.id)] for each in jobs},
         "recurring": store.jobs.recurring(),
         "crews": store.fleet.crews(),
         "pauses": store.fleet.pauses(),
@@ -253,7 +291,7 @@ def claimable(store: Store) -> list[tuple[str, list[tuple[str, bool, bool]]]]:
     with store.transaction() as tx:
         for scope in ("tag", "*"):
             tx.fleet.resume(scope)
-        grants = tx.jobs.claim([Want(queue, queue, 50) for queue in ("q", "r", "s")], OTHER)
+        grants = tx.jobs.claim([Want(queue, queue, 50) for queue in ("q", "r", "s", "u", "v", "hooks")], OTHER)
     return [(each.crew, [(one.id, one.first, one.suspect) for one in each.claims]) for each in grants]
 
 
@@ -284,6 +322,31 @@ def test_everything_moves_and_the_source_is_as_it_was(  # spec: ST-5
     put(copy, job("newest"))
     newest = max(each["seq"] for each in before["jobs"])
     assert record(copy, "newest").seq > newest
+
+
+@ways
+def test_flows_go_on_in_the_other_store(  # spec: FL-4, ST-5
+    place: Place, opened: Open, wall: Wall, kind: str, to: str
+) -> None:
+    wall.at = NOON
+    source, target = place(kind, "source"), place(to, "target")
+    store = opened(source)
+    fill_flows(store)
+    store.close()
+    moved(source, target)
+    copy = opened(target)
+    assert perform_all(copy, "u") == ["part 1", "part 2", "sum", "track 0", "track 1", "out"]
+    assert [one.id for one in predecessors(copy, "sum")] == ["root", "part 0", "part 1", "part 2"]
+    assert (flow_of(copy, "goes on").state, flow_of(copy, "goes on").ends) == ("done", 1)
+    assert retry(copy, "bad") == ["bad"]
+    assert perform_all(copy, "v") == ["bad", "for its sake"]
+    assert (flow_of(copy, "failed").state, flow_of(copy, "failed").ends) == ("done", 2)
+    assert sorted(retry_flow(copy, "cancelled")) == ["unwanted member"]
+    assert len(take(copy, 10, queue="hooks")) == 3
+    assert put(copy, job("twice", queue="v", key="once")) == [Enqueued("once", False)]
+    cancel(copy, "unwanted member")
+    retry(copy, "once")
+    assert take_one(copy, queue="v").kept == '"here"'
 
 
 @ways
@@ -633,6 +696,7 @@ LEFT_OUT = {
         "attempt": {"job", "nr"},
         "live": {"rank", "ahead", "incarnation"},
         "end": {"pid", "duration_ms"},  # of the last attempt
+        "edge": {"due"},  # all open edges are looked at after a move
         # of several nodes, the newest row is moved, and the target has one node
         "crew": {"node"},
         "worker": {"node"},

@@ -401,7 +401,7 @@ def test_every_statement_is_valid(open_one: Opener) -> None:
     """A statement that is used seldom must not fail when it is needed."""
     store = open_one(node=True)
     with store.session.transaction():
-        for topic in ("enqueue", "claim", "rates", "settle", "fleet", "access", "store", "doctor"):
+        for topic in ("enqueue", "claim", "flows", "rates", "settle", "fleet", "access", "store", "doctor"):
             for name, sql in statements.load(topic).items():
                 store.session.send(b"PREPARE p AS " + sql) if not name.startswith("make_") else None
                 store.session.send(b"DEALLOCATE ALL")

@@ -190,15 +190,15 @@ LIMITED: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     ),
     "settle as done": (
         lambda store: [end(store, claim, Done()) for claim in take(store, 3)],
-        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+        "INDEX chargehand_job_limited (queue=? AND limit_key=?)",
     ),
     "settle as raised": (
         lambda store: [end(store, claim, Raised("x")) for claim in take(store, 3)],
-        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+        "INDEX chargehand_job_limited (queue=? AND limit_key=?)",
     ),
     "cancel": (
         lambda store: (put(store, job("one", limit_key="k")), cancel(store, "one")),
-        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+        "INDEX chargehand_job_limited (queue=? AND limit_key=?)",
     ),
     "fire": (fire, "chargehand_recurring USING PRIMARY KEY"),
 }
@@ -444,7 +444,10 @@ def test_a_page_of_jobs_with_a_tag_is_read_in_the_order_of_the_tags(store: Sqlit
     ((sql, bindings),) = statements_of(store, lambda: store.jobs.find(JobFilter(tag="all", queue="q")))
     steps = plan(store, sql, bindings)
     assert steps[0].startswith("SEARCH chargehand_tag USING PRIMARY KEY (tag=?)")
-    assert steps[1:] == ["SEARCH chargehand_job USING INTEGER PRIMARY KEY (rowid=?)"]
+    assert steps[1] == "SEARCH chargehand_job USING INTEGER PRIMARY KEY (rowid=?)"
+    of_waiting = "SEARCH e USING COVERING INDEX chargehand_edge_open (job=?)"  # how many others a job waits for
+    assert (steps[2], steps[-1]) == ("CORRELATED SCALAR SUBQUERY 1", of_waiting)
+    assert not [step for step in steps if "ORDER BY" in step]
 
 
 def rated(store: SqliteStore, count: int) -> None:

@@ -93,7 +93,25 @@ def test_only_the_transitions_in_the_table_happen(store: Store, before: State, o
 # spec: WK-1
 def test_every_transition_of_the_model_can_be_made_by_some_operation() -> None:
     made = {(a, b) for _, allowed in OPERATIONS.values() for a, b in allowed.items() if b is not None}
+    made.add((State.QUEUED, State.FAILED))  # by the end of another job, see below
     assert made == {(a, b) for a, following in TRANSITIONS.items() for b in following}
+
+
+# spec: WK-1, FL-2
+@pytest.mark.parametrize("ends", [State.FAILED, State.CANCELLED])
+def test_only_a_waiting_follower_fails_with_its_predecessor(store: Store, ends: State) -> None:
+    put(store, job("p", queue="before"), *(job(f"{each}", after=("p",)) for each in (State.QUEUED, State.CANCELLED)))
+    beside = bring(store, State.QUEUED, queue="beside")
+    cancel(store, State.CANCELLED)
+    was = [store.jobs.get(each) for each in (State.CANCELLED, beside.id)]
+    if ends is State.FAILED:
+        settling(State.FAILED)(store, take(store, 1, queue="before")[0])
+    else:
+        cancel(store, "p")
+    failed = store.jobs.get(State.QUEUED)
+    assert failed is not None
+    assert (failed.state, failed.reason) == (State.FAILED, "predecessor")
+    assert [store.jobs.get(each) for each in (State.CANCELLED, beside.id)] == was
 
 
 # spec: WK-1

@@ -406,3 +406,23 @@ def test_a_transaction_with_an_error_is_never_taken_for_committed(
     assert known(hand, *refs) == [False] * 4
     enqueue_and(twice, psycopg.errors.UniqueViolation, before="SAVEPOINT mine", after="ROLLBACK TO mine")
     assert known(hand, refs[-1]) == [True]
+
+
+# spec: FL-4 ST-4
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_flow_commits_or_rolls_back_with_the_rows_of_a_connection(
+    hand: Chargehand, crew: Crew[Any, Any], connect: Callable[..., Connection], fails: bool
+) -> None:
+    connection = connect(options="-c search_path=nowhere")
+    with hand.flow("within", within=connection) as flow:
+        first = flow.enqueue(crew, 1)
+        flow.enqueue(crew, 2, after=first)
+    assert flow.id not in {each.id for each in hand.flows()}
+    if fails:
+        connection.rollback()
+        assert flow.id not in {each.id for each in hand.flows()}
+        assert known(hand, first) == [False]
+    else:
+        connection.commit()
+        counts = flow.status().counts
+        assert (counts.queued, counts.following) == (2, 1)

@@ -13,6 +13,7 @@ from chargehand.stores.beside import FOLDER, NODE, STATE, Beside, is_of_node
 from chargehand.stores.postgres.address import EXAMPLE, Address, is_postgres, parse
 from chargehand.stores.refusal import refusals
 from chargehand.system import private
+from chargehand.system.job_files import BESIDE
 from chargehand.system.sha256 import sha256
 
 LONGEST_NAME = 255 - len("-journal")
@@ -50,6 +51,13 @@ class Location(Beside, msgspec.Struct, frozen=True):
             return []
         names = sorted(name for name in found - {self.path.name} if is_of_node(name))
         return [Location(self.path.with_name(name), self.server) for name in names]
+
+    def job_files(self, given: str | None) -> str | None:
+        """Returns the folder for the files of flows and jobs: the one that was given, with every link followed, or one
+        beside the file of the store. None for a store on a server: its nodes may be on several machines."""
+        if given is not None:
+            return os.path.realpath(os.path.expanduser(given))
+        return f"{self.path}{BESIDE}" if self.server is None else None
 
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""

@@ -19,6 +19,8 @@ from chargehand.system.sha256 import sha256
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
 """Rows and bytes that are read and written at once; a page has at least one row."""
+LONGEST_IN_INDEX = 500
+"""The most bytes of a text that an index of every store can hold; of a longer one it has the SHA-256."""
 INTERRUPTED = "the store was moved while the job was running"
 MARK = "chargehand_moving"
 """The table of a target that is not complete: where its rows come from, and which of them it has."""
@@ -72,12 +74,19 @@ JOBS = _part(
     "seq",
     "seq id queue state waits priority place run_at_ms claim attempts max_attempts crashes interruptions timeout_ms "
     "key limit_key node worker created_ms started_ms finished_ms cancel_ms retried_ms label item tags failed_in reason "
-    "progress payload result error",
+    "flow parent share sequence expires_at_ms progress payload result error",
     "payload result error",
 )
 PARTS = (
     JOBS,
     _part("alias", "id", "id job"),
+    _part(
+        "flow", "seq", "seq id name created_ms arrival place on_end cancel_ms ends ended_ms state on_end_job", "on_end"
+    ),
+    _part("edge", "job nr predecessor", "job nr predecessor strict open"),
+    _part("sequence", "queue sequence", "queue sequence job"),
+    _part("once", "queue key", "queue key until_ms job"),
+    _part("kept", "job", "job state", "state"),
     _part("suspect", "job", "job since_ms"),
     _part("recurring", "name", "name schedule job next_run_ms last_job"),
     _part("pause", "scope", "scope who reason since_ms until_ms"),
@@ -107,7 +116,7 @@ PARTS = (
     _part("operation", "id", "id at_ms who verb target detail origin", "detail"),
     _part("remembered", "caller key", "caller key digest status body at_ms", "body"),
 )
-COUNTED = {"job": "seq", "operation": "id", "crash": "seq"}
+COUNTED = {"job": "seq", "flow": "seq", "operation": "id", "crash": "seq"}
 """The tables that number their rows, and the column: a number is not given twice, even if its row was deleted."""
 
 
@@ -203,7 +212,21 @@ def prepared(part: Part, rows: Sequence[Row]) -> Iterator[Row]:
     for row in rows:
         if part is JOBS:
             _prepare_job(row)
-        yield _cleaned(row)
+        found = _cleaned(row)
+        if part.name in _LOOKED_UP:
+            name = _LOOKED_UP[part.name]
+            found[name] = _lookup(found[name])
+        yield found
+
+
+_LOOKED_UP = {"sequence": "sequence", "once": "key"}
+"""The columns of which a store may hold only a digest, if the text is long."""
+
+
+def _lookup(text: str) -> str:
+    """Returns a text in the form in which every store can have it in an index."""
+    data = text.encode()
+    return sha256(data).hexdigest() if len(data) > LONGEST_IN_INDEX else text
 
 
 def _cleaned(row: Row) -> Row:

@@ -81,7 +81,7 @@ def counts_of(rows: Iterable[tuple[Any, ...]], rate_next: Mapping[str, int]) -> 
     found: dict[str, dict[str, int]] = {}
     for queue, state, number, last in rows:
         of_queue = found.setdefault(str(queue), {})
-        if state in ("future", "limited"):
+        if state in ("future", "following", "limited"):
             of_queue["queued"] = of_queue.get("queued", 0) + int(number)
         elif state == "done":
             of_queue["last_done_ms"] = int(last)

@@ -63,6 +63,8 @@ def turn(
         pauses=pauses_of(store) if read_pauses else None,
         waiting=tuple(store.jobs.waiting()) if chores.LookAtQueues in kinds else None,
         recurring=tuple(store.jobs.recurring()) if read_recurring else None,
+        woken=tx.woken,
+        ended_flows=tx.ended_flows,
         asked=tuple(store.fleet.requests(holder)) if changed else None,
     )
 
@@ -139,6 +141,10 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
             return tx.fleet.others(holder)
         case chores.LookAtPauses():
             return None
+        case chores.ExpireJobs(limit):
+            return tx.jobs.expire(limit)
+        case chores.SweepFlows(limit):
+            return tx.flows.sweep(limit)
         case chores.AnswerRequest(request, answer):
             tx.fleet.answer(request, answer)
         case chores.Lead(ready, unready):

@@ -1,10 +1,14 @@
 """Adds jobs to PostgreSQL, in a transaction of the store or of a caller. It neither begins nor ends one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from chargehand.errors import FlowEnded, FlowNotFound, JobNotFound
+from chargehand.model.flows import NewFlow, why_no_flow, why_not_found
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.session import Statements
@@ -27,6 +31,35 @@ def row_of(job: NewJob) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def is_linked(job: NewJob) -> bool:
+    """Returns whether a job has options that the statement `enqueue` does not take."""
+    return bool(
+        job.after or job.flow is not None or job.share is not None or job.sequence is not None
+        or job.expires_ms is not None or job.child or is_single(job)
+    )  # fmt: skip
+
+
+def is_single(job: NewJob) -> bool:
+    """Returns whether a job is added alone, because what happens depends on the job that has its key."""
+    return job.replace or job.unique_for_ms is not None
+
+
+def linked_row_of(job: NewJob) -> dict[str, Any]:
+    """Returns a job as the statements for jobs with further options take it."""
+    row = row_of(job) | {
+        "flow": job.flow, "share": job.share, "sequence": job.sequence, "expires_ms": job.expires_ms,
+    }  # fmt: skip
+    if job.after:
+        row |= {"follows": True, "strict": job.if_failed == "fail", "after": list(dict.fromkeys(job.after))}
+    return row
+
+
+def begin_values(flow: NewFlow, now: int | None) -> tuple[Any, ...]:
+    """Returns the values of the statement that adds a flow."""
+    on_end = None if flow.on_end is None else msgspec.json.encode(flow.on_end).decode()
+    return now, flow.id, flow.name, flow.arrival, on_end
+
+
 class Adding:
     """Adds jobs; the part of `chargehand.store.JobWriting` that callers can have in their own transactions."""
 
@@ -36,6 +69,9 @@ class Adding:
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
         if not jobs:
             return []
+        if any(map(is_linked, jobs)):
+            self._check(jobs)
+            return [each for run in _runs(jobs) for each in self._enqueue_linked(run, promised)]
         created = self.add([row_of(job) for job in jobs], promised=promised)
         return self.answers(jobs, {str(job_id) for (job_id,) in created()})
 
@@ -43,13 +79,145 @@ class Adding:
         """Sends the statements that add jobs. The result returns the ids of those that were created."""
         text = as_json(rows)
         made = self._statements.send(self._sql["enqueue"], (self._at, text))
+        self._add_names(rows, text, promised=promised)
+        return made.fetchall
+
+    def _add_names(self, rows: Sequence[dict[str, Any]], text: str, *, promised: bool) -> None:
         if any(row["key"] is not None for row in rows):
             self._statements.send(self._sql["tidy"], (text,))
             if promised:
                 self._statements.send(self._sql["alias"], (text,))
         if any(row["tags"] is not None for row in rows):
             self._statements.send(self._sql["tag"], (text,))
+
+    # jobs that follow others, belong to flows, or have other options that the most frequent ones do not have
+
+    def add_linked(
+        self, rows: Sequence[dict[str, Any]], *, promised: bool = False
+    ) -> Callable[[], list[tuple[Any, ...]]]:
+        """Sends the statements that add jobs with further options. The result is that of `add`."""
+        text = as_json(rows)
+        send, sql = self._statements.send, self._sql
+        sequenced = any(row["sequence"] is not None for row in rows)
+        if sequenced:
+            send(sql["add_sequences"], (text,))
+            send(sql["lock_sequences"], (text,))
+        send(sql["add_jobs"], (self._at, text))
+        made = send(sql["add_live"], (self._at, text))
+        self._add_names(rows, text, promised=promised)
+        if any("follows" in row or row["flow"] is not None for row in rows):
+            send(sql["add_edges"], (text,))
+        spawned = any("spawned_by" in row for row in rows)
+        if spawned:
+            send(sql["spawn"], (text,))
+            if any(row["key"] is not None for row in rows):
+                send(sql["spawn_taken"], (text,))
+        if sequenced:
+            self._order(text, cycles=spawned)
+        if spawned and any("follows" in row for row in rows):
+            send(sql["refuse_circles"], (text,))
+        if any(row["flow"] is not None for row in rows):
+            send(sql["cancel_added"], (self._at, text))
         return made.fetchall
+
+    def _order(self, text: str, *, cycles: bool) -> None:
+        """Lets jobs wait for those before them in their sequences. `cycles`: others may wait for these jobs already."""
+        self._statements.send(self._sql["follow_sequence"], (text,))
+        if cycles:
+            self._statements.send(self._sql["break_cycles"], (text,))
+        self._statements.send(self._sql["wait"], (self._at, text))
+
+    def _enqueue_linked(self, jobs: Sequence[NewJob], promised: bool) -> list[Enqueued]:
+        if is_single(jobs[0]):
+            return [self.enqueue_single(job, promised=promised) for job in jobs]
+        # A job of this call may be named by others of it, also if it is not created because its key is taken.
+        named = {each for job in jobs for each in job.after}
+        created = self.add_linked(
+            [linked_row_of(job) for job in jobs], promised=promised or any(job.id in named for job in jobs)
+        )
+        return self.answers(jobs, {str(job_id) for (job_id,) in created()})
+
+    def _check(self, jobs: Sequence[NewJob]) -> None:
+        """Raises JobNotFound, FlowNotFound or FlowEnded if one of the jobs names what it cannot follow or join.
+
+        A job that exists already is not checked: a request that is repeated is answered as at first.
+        """
+        missing = self._missing(jobs)
+        flows = {job.flow for job in jobs if job.flow is not None}
+        found: dict[str, bool] = {}
+        if flows:
+            found = dict(self._statements.rows(self._sql["join_flows"], (as_json(sorted(flows)),)))
+        wrong = [
+            job for job in jobs
+            if (job.flow is not None and found.get(job.flow, True)) or not missing.isdisjoint(job.after)
+        ]  # fmt: skip
+        if not wrong:
+            return
+        new = {each for (each,) in self._statements.rows(self._sql["unknown"], (as_json([job.id for job in wrong]),))}
+        for job in wrong:
+            if job.id not in new:
+                continue
+            for name in job.after:
+                if name in missing:
+                    raise JobNotFound(why_not_found(name))
+            flow = job.flow or ""
+            if flow not in found:
+                raise FlowNotFound(why_no_flow(flow, ended=False))
+            raise FlowEnded(why_no_flow(flow, ended=True))
+
+    def _missing(self, jobs: Sequence[NewJob]) -> set[str]:
+        """Returns the predecessors that do not exist, and come no earlier in this call."""
+        known: set[str] = set()
+        asked: dict[str, None] = {}
+        for job in jobs:
+            asked |= dict.fromkeys(each for each in job.after if each not in known)
+            known.add(job.id)
+        if not asked:
+            return set()
+        return {str(each) for (each,) in self._statements.rows(self._sql["unknown"], (as_json(list(asked)),))}
+
+    def enqueue_single(self, job: NewJob, *, promised: bool, by: Mapping[str, Any] = MappingProxyType({})) -> Enqueued:
+        """Adds a job with `replace` or `unique_for`; `by` are further fields of its row."""
+        answer = self._first_of_period(job) or self._replaced(job)
+        if answer is None:
+            plain = msgspec.structs.replace(job, replace=False, unique_for_ms=None)
+            created = self.add_linked([{**linked_row_of(plain), **by}], promised=promised)
+            (answer,) = self.answers([plain], {str(job_id) for (job_id,) in created()})
+            if not answer.created and job.replace:  # somebody has taken the key meanwhile
+                return self.enqueue_single(job, promised=promised, by=by)
+            if answer.created and not self._take_period(job):
+                self._statements.send(self._sql["withdraw"], (job.id,))
+                return self.enqueue_single(job, promised=promised, by=by)
+        elif promised and answer.id != job.id:
+            self._statements.send(self._sql["alias_to"], (job.id, answer.id))
+        return answer
+
+    def _first_of_period(self, job: NewJob) -> Enqueued | None:
+        """Returns the answer if the key is taken for a time."""
+        for (first,) in self._statements.rows(self._sql["once_by"], (self._at, job.queue, job.key)):
+            return Enqueued(str(first), created=False)
+        return None
+
+    def _take_period(self, job: NewJob) -> bool:
+        """Takes the key of a new job for a time, if it says so. Returns whether that was possible."""
+        asked = (self._at, job.queue, job.key, job.unique_for_ms, job.id)
+        return job.unique_for_ms is None or bool(self._statements.rows(self._sql["once"], asked))
+
+    def _replaced(self, job: NewJob) -> Enqueued | None:
+        """Replaces the job that has the key, if it is not claimed. Returns the answer; None if no job has the key."""
+        if not job.replace:
+            return None
+        for holder, seq, free in self._statements.rows(self._sql["holder"], (job.queue, job.key)):
+            if free:
+                self._replace(job, seq)
+            return Enqueued(str(holder), created=False, replaced=bool(free))
+        return None
+
+    def _replace(self, job: NewJob, seq: int) -> None:
+        row = linked_row_of(job)
+        self._statements.send(self._sql["replace"], (self._at, as_json(row), seq))
+        if row["tags"] is not None:
+            self._statements.send(self._sql["tag_one"], (seq,))
 
     def answers(self, jobs: Sequence[NewJob], created: set[str]) -> list[Enqueued]:
         """Returns the answer for each job; for those that were not created, it finds the job that has the id or key."""
@@ -66,7 +234,7 @@ class Adding:
                 missing.append(at)
         asked = as_json([{"id": jobs[at].id, "queue": jobs[at].queue, "key": jobs[at].key} for at in missing])
         again: list[int] = []
-        for at, (found,) in zip(missing, self._statements.rows(self._sql["taken"], (asked,)), strict=True):
+        for at, (found,) in zip(missing, self._statements.rows(self._sql["taken"], (self._at, asked)), strict=True):
             if found is None:
                 again.append(at)  # the holder of the key has ended meanwhile
             else:
@@ -74,3 +242,8 @@ class Adding:
         for at, answer in zip(again, self.enqueue([jobs[at] for at in again]), strict=True):
             answers[at] = answer
         return [answer for answer in answers if answer is not None]
+
+
+def _runs(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
+    """Returns the jobs in their order: those that are added alone, and the others together."""
+    return [list(run) for _, run in groupby(jobs, is_single)]

@@ -17,9 +17,10 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper, TextLoader
 
 from chargehand.errors import ChargehandError
+from chargehand.model.flows import NewFlow
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.stores.postgres import statements
-from chargehand.stores.postgres.adding import Adding
+from chargehand.stores.postgres.adding import Adding, as_json, begin_values
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.errors import described
 from chargehand.stores.postgres.session import Cursor, Session
@@ -30,6 +31,7 @@ ACCEPTED = (
 )
 _SQL = statements.load("store")
 _ADD = statements.load("enqueue")
+_FLOWS = statements.load("flows")
 
 Connection = psycopg.Connection[Any]
 
@@ -66,7 +68,8 @@ class Callers:
         """Finds out which database the store is in, and in which schema."""
         ((self._database,),) = self._db.rows(_SQL["database"])
         ((schema,),) = self._db.rows(_SQL["schema_of_tables"])
-        self._statements = {name: statements.in_transaction_of_caller(sql, schema) for name, sql in _ADD.items()}
+        needed = {**_ADD, "begin": _FLOWS["begin"]}
+        self._statements = {name: statements.in_transaction_of_caller(sql, schema) for name, sql in needed.items()}
 
 
 class Caller:
@@ -92,11 +95,20 @@ class Within(Adding):
 
     def __init__(self, caller: Caller, db: Session, sql: dict[str, bytes]) -> None:
         super().__init__(caller, db.now, sql)
-        self._db = db
+        self._db, self._caller = db, caller
+        self._begun: set[str] = set()
+
+    def begin(self, flow: NewFlow) -> None:
+        with failures(self._db.address):
+            self._caller.send(self._sql["begin"], begin_values(flow, self._at))
+        self._begun.add(flow.id)
 
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
         with failures(self._db.address):
             done = super().enqueue(jobs, promised=promised)
+            begun = self._begun & {job.flow for job in jobs if job.flow is not None}
+            if begun:
+                self._caller.send(self._sql["place_flows"], (as_json(sorted(begun)),))
         # Not in the transaction of the caller: at its commit, a NOTIFY waits for all others that notify.
         self._db.expect()
         return done

@@ -3,7 +3,8 @@
 Part of a transaction: it neither begins nor ends one.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -13,16 +14,21 @@ from chargehand.errors import Conflict, StoreBusy
 from chargehand.ids import NewIds, claim_of
 from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
+from chargehand.model.flows import revivable, why_not_revived
 from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import Orphan
 from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, rates, statements
-from chargehand.stores.postgres.adding import Adding, as_json, row_of
+from chargehand.stores.postgres.adding import Adding, as_json, is_linked, is_single, linked_row_of, row_of
 from chargehand.stores.postgres.claiming import Claiming
-from chargehand.stores.postgres.session import Session, numbers
+from chargehand.stores.postgres.edges import Effects, Following
+from chargehand.stores.postgres.ending import Ending
+from chargehand.stores.postgres.session import Cursor, Session, numbers
 from chargehand.stores.rows import clean, readable
 
+LOOK_MOST = 100_000
+"""How many edges one transaction looks at, at most."""
 PATIENCE_MS = 100
 TRY_AGAIN, LONGEST_WAIT = 0.1, 30.0
 """How often and for how long a worker that settles its own job waits for the key of a follow-up."""
@@ -30,19 +36,61 @@ TRY_AGAIN, LONGEST_WAIT = 0.1, 30.0
 _ADD = statements.load("enqueue")
 _END = statements.load("settle")
 _CLAIM = statements.load("claim")
+_FLOW = statements.load("flows")
 
 
 class PostgresJobs(Adding):
     """Implements `chargehand.store.JobWriting`."""
 
-    def __init__(self, db: Session, now: int | None, new_ids: NewIds, registered: Holder | None) -> None:
+    def __init__(
+        self, db: Session, now: int | None, new_ids: NewIds, registered: Holder | None, effects: Effects | None = None
+    ) -> None:
         super().__init__(db, now)
         self._db, self._now, self._new_ids = db, now, new_ids
         self._claiming = Claiming(db, now, registered)
+        self.effects = effects or Effects()
+        self._following = Following(db, now, self.effects)
+        self._ending = Ending(db, now, new_ids, self.effects, self.enqueue)
+        self.begun: set[str] = set()
+        """The flows that this transaction has begun: more jobs may come until it commits."""
 
     def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
         self._db.announce(Wakeup.JOBS)
         return super().add(rows, promised=promised)
+
+    def add_linked(
+        self, rows: Sequence[dict[str, Any]], *, promised: bool = False
+    ) -> Callable[[], list[tuple[Any, ...]]]:
+        self._db.announce(Wakeup.JOBS)
+        made = super().add_linked(rows, promised=promised)
+        begun = self.begun & {row["flow"] for row in rows}
+        if begun:
+            self._db.send(_ADD["place_flows"], (as_json(sorted(begun)),))
+        self.effects.due = True
+        return made
+
+    def close(self, claims: Collection[tuple[int, int]]) -> None:
+        """Lets followers go on of jobs that ended with these claims in an earlier transaction."""
+        if claims:
+            self._following.close(claims)()
+
+    def look(self, most: int = LOOK_MOST) -> int:
+        """Looks at the edges that are due. Returns how many it has decided."""
+        self.effects.due = False
+        return self._following.look(most)
+
+    def end_flows(self, flows: Collection[str]) -> None:
+        """Ends those of these flows that have no live job."""
+        self._ending.end(flows)
+
+    def complete(self, *, last: bool) -> None:
+        """Does what the changes so far mean for other jobs and for flows; `last`: no more changes come."""
+        if self.effects.due:
+            self.look()
+        over, self.effects.flows = self.effects.flows | self.begun if last else self.effects.flows - self.begun, set()
+        self.end_flows(over)
+        if self.effects.woken:
+            self._db.announce(Wakeup.JOBS)
 
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
         self._db.announce(Wakeup.JOBS)
@@ -54,26 +102,34 @@ class PostgresJobs(Adding):
         return self._claiming.claim(wants, holder)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
-        if not any(job.key is not None for each in settlements for job in each.follow):
-            return self.end(settlements, holder)()
+        if not any(may_wait(job) for each in settlements for job in each.follow):
+            return self._end_now(settlements, holder)
         until = clock.monotonic() + LONGEST_WAIT
         while True:
             # A caller may hold the key of a follow-up. The rows of the jobs are not locked meanwhile: nodes need them.
             try:
                 with self._db.attempt(PATIENCE_MS):
-                    return self.end(settlements, holder)()
+                    return self._end_now(settlements, holder)
             except StoreBusy:
                 if clock.monotonic() >= until:
                     raise
             clock.sleep(TRY_AGAIN)
 
+    def _end_now(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
+        sent = self.end(settlements, holder, following=True)
+        lost = sent.lost()
+        self.complete(last=False)
+        return lost
+
     def holds(self, seq: int, claim: int) -> bool:
         return bool(self._db.rows(_END["holds"], (seq, claim)))
 
-    def end(self, settlements: Sequence[Settlement], holder: Holder) -> Callable[[], list[ClaimName]]:
-        """Sends the statements that settle. The result returns the claims that no longer held."""
+    def end(self, settlements: Sequence[Settlement], holder: Holder, *, following: bool) -> "Sent":
+        """Sends the statements that settle. `following`: with those that let followers go on; they are needed if there
+        are any, and cost as much as all others."""
+        sent = Sent(settlements, self._following)
         if not settlements:
-            return list[ClaimName]
+            return sent
         first: dict[tuple[int, int], Settlement] = {}
         for each in settlements:
             first.setdefault((each.seq, each.claim), each)  # only the first settlement of a claim counts
@@ -83,42 +139,67 @@ class PostgresJobs(Adding):
         returned = [claim for claim, each in first.items() if each.outcome is None]
         if returned:
             rates.give_back(self._db, self._now, returned)
-        text = as_json([_settle_row(each) for each in first.values()])
-        held = self._db.send(_END["settle"], (self._now, text, holder.node))
-        self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
-        children = [
-            row_of(job) | {"parent": each.seq, "claim": each.claim} for each in first.values() for job in each.follow
+        kept = [
+            {"seq": each.seq, "claim": each.claim, "kept": clean(each.kept)} for each in first.values() if each.kept
         ]
-        if children:
-            self.add(children, promised=True)
+        if kept:
+            self._db.send(_END["keep"], (as_json(kept),))
+        text = as_json([_settle_row(each) for each in first.values()])
+        sent.held = self._db.send(_END["settle"], (self._now, text, holder.node))
+        sent.edges = self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
+        follow = [(each, job) for each in first.values() for job in each.follow]
+        if follow:
+            self._follow(follow)
+            following = following or any(job.child for _, job in follow)
+        if following:
+            sent.noted = self._following.close(first)
+        return sent
 
-        def lost() -> list[ClaimName]:
-            kept = set(held.fetchall())
-            if len(kept) == len(settlements):
-                return []
-            found: list[ClaimName] = []
-            for each in settlements:
-                if (each.seq, each.claim) in kept:
-                    kept.discard((each.seq, each.claim))
-                else:
-                    found.append(each.claim_name)
-            return found
-
-        return lost
+    def _follow(self, follow: Sequence[tuple[Settlement, NewJob]]) -> None:
+        """Adds the jobs of outcomes, those that were accepted."""
+        for (linked, single), run in groupby(follow, lambda each: (is_linked(each[1]), is_single(each[1]))):
+            rows = [(job, _by(job, each), each) for each, job in run]
+            if not linked:
+                self.add([row_of(job) | by for job, by, _ in rows], promised=True)
+            elif not single:
+                self.add_linked([linked_row_of(job) | by for job, by, _ in rows], promised=True)
+            else:
+                accepted = set(self._db.rows(_ADD["accepted"], (as_json([by for _, by, _ in rows]),)))
+                for job, by, each in rows:
+                    if (each.seq, each.claim) in accepted:
+                        self.enqueue_single(job, promised=True, by=by)
 
     def note(self, notes: Sequence[Note]) -> None:
-        rows = [msgspec.structs.replace(note, progress=clean(note.progress)) for note in notes]
-        self._db.send(_END["note"], (self._now, as_json(rows)))
+        rows = [msgspec.structs.replace(note, progress=clean(note.progress), kept=clean(note.kept)) for note in notes]
+        text = as_json(rows)
+        self._db.send(_END["note"], (self._now, text))
+        if any(note.kept is not None for note in notes):
+            self._db.send(_END["keep"], (text,))
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         wanted = _names(ids)
         self._db.announce(Wakeup.ORDERS)
         self._db.send(_END["lock_of"], (wanted,))
+        self._db.send(_END["lock_with_followers"], (wanted,))
         rows = self._db.rows(_END["cancel"], (self._now, wanted))
-        gone = [seq for _, at_once, _, _, seq in rows if at_once]
-        if gone:
-            self._db.send(_CLAIM["bring_back_next"], (numbers(gone),))
-        return [CancelResult(job_id, at_once, claim) for job_id, at_once, claim, _, _ in rows]
+        gone = [(seq, flow) for _, at_once, _, _, seq, flow in rows if at_once]
+        self._unstarted(gone)
+        return [CancelResult(job_id, at_once, claim) for job_id, at_once, claim, *_ in rows]
+
+    def expire(self, limit: int) -> int:
+        gone = self._db.rows(_END["expire"], (self._now, limit))
+        self._unstarted(gone)
+        return len(gone)
+
+    def _unstarted(self, gone: Sequence[tuple[int, str | None]]) -> None:
+        """Lets others go on after jobs have ended that waited."""
+        if not gone:
+            return
+        seqs = [seq for seq, _ in gone]
+        self._db.send(_CLAIM["bring_back_next"], (numbers(seqs),))
+        self._following.ended(seqs)
+        self.effects.flows |= {str(flow) for _, flow in gone if flow is not None}
+        self.complete(last=False)
 
     def release(self, job_id: str, claim: str, why: str) -> bool:
         self._db.send(_END["lock_of"], (_names([job_id]),))
@@ -132,19 +213,92 @@ class PostgresJobs(Adding):
         return bool(held)
 
     def retry(self, ids: Sequence[str]) -> list[str]:
-        queued: list[str] = []
-        for job_id in map(codec.clean, ids):
-            if self._db.rows(_END["retry"], (self._now, job_id)):
-                queued.append(job_id)
-                continue
-            for queue, key in self._db.rows(_END["retriable"], (job_id,)):
-                asked = as_json([{"id": "", "queue": queue, "key": key}])
-                ((taken,),) = self._db.rows(_ADD["taken"], (asked,))
-                raise Conflict(f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}")
+        found = dict(self._db.rows(_END["numbers_of"], (_names(ids),)))
+        named = {int(found[job_id]): job_id for job_id in _names(ids) if job_id in found}
+        return self.revive(list(named), strictly=True)
+
+    def revive(self, seqs: Sequence[int], *, strictly: bool = False) -> list[str]:
+        """Queues those of these jobs again that can be, and those that failed because of them. Returns the ids of the
+        former. `strictly`: raises Conflict if one of them cannot be."""
+        bad = {int(seq): Bad(int(seq), *row) for seq, *row in self._db.rows(_END["bad"], (numbers(seqs),))}
+        if not bad:
+            return []
+        named = [seq for seq in seqs if seq in bad]
+        needs = [(int(job), int(needed)) for job, needed in self._db.rows(_END["needs"], (numbers(list(bad)),))]
+        taken = self._taken([bad[seq] for seq in sorted(bad)])
+        if strictly:
+            self._refuse(named, bad, needs, taken)
+        chosen = revivable([seq for seq in bad if seq not in taken], needs)
+        for seq in taken:
+            if seq not in named:
+                self._db.send(_END["not_revived"], (seq, why_not_revived(taken[seq])))
+        revived = numbers(sorted(chosen))
+        made = self._db.rows(_END["revive"], (self._now, revived, numbers(named if strictly else ())))
+        if len(made) != len(chosen):
+            raise Conflict("the jobs cannot be retried: the key of one of them was taken meanwhile; try again")
+        self._wait_again(revived)
+        self._db.send(_FLOW["reopen"], (sorted({bad[seq].flow or "" for seq in chosen}),))
+        # What is queued again only because of a job that none of these is counts as a follower.
+        own = chosen if strictly else revivable([seq for seq in named if seq not in taken], needs)
+        queued = [bad[seq].id for seq in named if seq in own]
         if queued:
             self._db.announce(Wakeup.JOBS)
             self._db.send(_CLAIM["forgive"], (queued,))
         return queued
+
+    def _wait_again(self, revived: str) -> None:
+        self._db.send(_END["wait_again"], (revived,))
+        rows = [
+            {"id": job_id, "queue": queue, "sequence": sequence}
+            for job_id, queue, sequence in self._db.rows(_END["sequences_of"], (revived,))
+        ]
+        if rows:
+            text = as_json(rows)
+            self._db.send(_ADD["add_sequences"], (text,))
+            self._db.send(_ADD["lock_sequences"], (text,))
+            self._order(text, cycles=True)
+        self.look()
+
+    def _taken(self, jobs: Sequence["Bad"]) -> dict[int, str]:
+        """Returns those of these jobs whose keys are taken, with the jobs that have them; also by another of these."""
+        keyed = [job for job in jobs if job.key is not None]
+        if not keyed:
+            return {}
+        asked = as_json([{"queue": job.queue, "key": job.key} for job in keyed])
+        holders = [holder for (holder,) in self._db.rows(_END["key_holders"], (asked,))]
+        found: dict[int, str] = {}
+        first: dict[tuple[str, str | None], str] = {}
+        for job, holder in zip(keyed, holders, strict=True):
+            holder = holder or first.get((job.queue, job.key))
+            if holder is not None:
+                found[job.seq] = str(holder)
+            else:
+                first[(job.queue, job.key)] = job.id
+        return found
+
+    def _refuse(
+        self,
+        named: Sequence[int],
+        bad: Mapping[int, "Bad"],
+        needs: Sequence[tuple[int, int]],
+        taken: Mapping[int, str],
+    ) -> None:
+        """Raises Conflict if one of the named jobs cannot be queued again."""
+        for seq in named:
+            job = bad[seq]
+            if seq in taken:
+                key = readable(job.key)
+                raise Conflict(f"job {job.id} cannot be retried: its key '{key}' is held by job {taken[seq]}")
+        chosen = revivable(named, needs)
+        for seq in named:
+            if seq not in chosen:
+                needed = [predecessor for job, predecessor in needs if job == seq and predecessor not in chosen]
+                rows = self._db.rows(_FLOW["predecessors"], (numbers(needed[:1]),))
+                which = f"job {rows[0][2]}" if rows else "which does not exist"
+                raise Conflict(
+                    f"job {bad[seq].id} cannot be retried: its predecessor, {which}, did not end well; retry that one, "
+                    "and this one waits for it again"
+                )
 
     def recover(
         self,
@@ -181,7 +335,11 @@ class PostgresJobs(Adding):
         return settlements
 
     def delete(self, ids: Sequence[str]) -> list[str]:
-        return [str(job_id) for (job_id,) in self._db.rows(_END["delete"], (_names(ids),))]
+        rows = self._db.rows(_END["delete"], (_names(ids),))
+        flows = sorted({str(flow) for _, flow in rows if flow is not None})
+        if flows:
+            self._db.send(_FLOW["emptied"], (flows,))
+        return [str(job_id) for job_id, _ in rows]
 
     # recurring jobs
 
@@ -204,6 +362,67 @@ class PostgresJobs(Adding):
         (made,) = self.enqueue([job])
         self._db.send(_END["fired"], (name, made.id))
         return True
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """A job that has failed or was cancelled."""
+
+    seq: int
+    id: str
+    queue: str
+    key: str | None
+    flow: str | None
+
+
+class Sent:
+    """Settlements that were sent, and how to read the answers."""
+
+    def __init__(self, settlements: Sequence[Settlement], following: Following) -> None:
+        self._settlements, self._following = settlements, following
+        self.held: Cursor | None = None
+        self.edges: Cursor | None = None
+        self.noted: Callable[[], None] | None = None
+        self.ended: list[tuple[int, int]] = []
+        """The claims that ended jobs, after `lost`."""
+        self.flows: set[str] = set()
+        """The flows of these jobs."""
+        self.followed = False
+        """Whether jobs may wait for these."""
+
+    def lost(self) -> list[ClaimName]:
+        """Returns the claims that no longer held, and notes the effects of the others."""
+        if self.held is None or self.edges is None:
+            return []
+        rows = self.held.fetchall()
+        self.followed = self.edges.fetchall()[0][0]
+        for seq, claim, becomes, flow in rows:
+            if becomes != State.QUEUED:
+                self.ended.append((seq, claim))
+                if flow is not None:
+                    self.flows.add(flow)
+        if self.noted is not None:
+            self.noted()
+        if len(rows) == len(self._settlements):
+            return []
+        kept = {(seq, claim) for seq, claim, *_ in rows}
+        found: list[ClaimName] = []
+        for each in self._settlements:
+            if (each.seq, each.claim) in kept:
+                kept.discard((each.seq, each.claim))
+            else:
+                found.append(each.claim_name)
+        return found
+
+
+def may_wait(job: NewJob) -> bool:
+    """Returns whether adding a job may have to wait for a transaction of others that holds its key or sequence."""
+    return job.key is not None or job.sequence is not None
+
+
+def _by(job: NewJob, settled: Settlement) -> dict[str, Any]:
+    """Returns what the row of a job says of the outcome with which it is added."""
+    by: dict[str, Any] = {"parent": settled.seq, "claim": settled.claim}
+    return by | {"spawned_by": settled.id} if job.child else by
 
 
 def _names(ids: Sequence[str]) -> list[str]:

@@ -26,7 +26,8 @@ MOST = 0.2
 REMEMBER = 0.5
 """Seconds for which a key that was held is not tried again."""
 
-Key = tuple[str, str]
+Key = tuple[str, ...]
+"""The queue and the key of a job, or its queue, its sequence and a mark."""
 NO_KEYS: frozenset[Key] = frozenset()
 Written = TypeVar("Written")
 
@@ -73,8 +74,10 @@ def part_of(chore: Chore) -> Part | None:
 
 
 def keys_of(jobs: Sequence[NewJob]) -> frozenset[Key]:
-    """Returns the keys of jobs, each with its queue."""
-    return frozenset((job.queue, job.key) for job in jobs if job.key is not None)
+    """Returns the keys and sequences of jobs, each with its queue."""
+    keys: set[Key] = {(job.queue, job.key) for job in jobs if job.key is not None}
+    keys.update((job.queue, job.sequence, "sequence") for job in jobs if job.sequence is not None)
+    return frozenset(keys) if keys else NO_KEYS
 
 
 class HeldKeys:

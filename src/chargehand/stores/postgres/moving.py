@@ -44,24 +44,28 @@ _READ: dict[str, dict[str, str]] = {
         **{name: f"e.{name}" for name in ("finished_ms", "reason", "result")},
         **{name: f"t.{name}" for name in ("node", "worker")},
         "state": "coalesce(e.state, CASE WHEN t.claim IS NULL THEN 'queued' ELSE 'running' END)",
-        "waits": "CASE WHEN t.waits = 'time' THEN 'time' END",
+        "waits": "CASE WHEN t.waits IN ('time', 'jobs') THEN t.waits END",
+        "expires_at_ms": "CASE WHEN t.seq IS NULL THEN j.expires_at_ms ELSE t.expires_at_ms END",
         "priority": "-j.rank",
         "place": "nullif(t.place, j.seq)",
         "run_at_ms": "coalesce(t.run_at_ms, e.run_at_ms, j.run_at_ms)",
     },
     "crash": {"charged": "charged::int"},
+    "flow": {"arrival": "arrival::int"},
+    "edge": {"strict": "strict::int", "open": "open::int"},
 }  # fmt: skip
 """The columns that this store has elsewhere or in another form."""
 _JOB = moving.names(
-    "seq id queue rank run_at_ms max_attempts timeout_ms key limit_key item label tags created_ms payload"
+    "seq id queue rank run_at_ms max_attempts timeout_ms key limit_key item label tags created_ms payload flow parent "
+    "share sequence expires_at_ms"
 )
 _LIVE = moving.names(
     "seq run_at_ms started_ms cancel_ms retried_ms place rank attempts crashes interruptions waits queue key limit_key "
-    "error failed_in"
+    "error failed_in flow share expires_at_ms"
 )
 _END = moving.names(
     "seq claim finished_ms started_ms run_at_ms duration_ms cancel_ms retried_ms attempts crashes interruptions pid "
-    "queue state node worker reason failed_in progress result error"
+    "queue flow state node worker reason failed_in progress result error"
 )
 _OF_LAST_ATTEMPT = ("duration_ms", "pid", "node", "worker")
 _ALL = ("live", "end", "attempt", "tag", *(part.name for part in PARTS))
@@ -169,6 +173,10 @@ class PostgresWriter:
                 self._insert(part.name, ("node", *part.columns), [row | {"node": node} for row in rows])
             elif part.name == "start":
                 self._db.send(_SQL["add_starts"], (_json(part.columns, rows),))
+            elif (
+                part.name == "edge"
+            ):  # an outcome may have been lost with the claim of a running job: all are looked at
+                self._insert(part.name, ("due", *part.columns), [row | {"due": row["open"]} for row in rows])
             elif part.name == "recurring":
                 self._insert(part.name, ("nodes", *part.columns), [row | {"nodes": [node]} for row in rows])
             else:

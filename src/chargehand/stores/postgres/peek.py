@@ -15,7 +15,7 @@ from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.driver import Connection, Opened
 from chargehand.stores.postgres.errors import described
-from chargehand.stores.postgres.reading import PostgresFleetReading, PostgresJobReading
+from chargehand.stores.postgres.reading import PostgresFleetReading, PostgresFlowReading, PostgresJobReading
 from chargehand.stores.postgres.session import Session
 
 SETTINGS = {"statement_timeout": "2s", "lock_timeout": "500ms"}
@@ -61,6 +61,8 @@ class Peek:
         ((rated,),) = self._db.rows(_SQL["rated"])  # a version without rates may have made the store
         self.jobs = PostgresJobReading(self._db, rated=rated)
         self.fleet = PostgresFleetReading(self._db, rated=rated)
+        ((flows,),) = self._db.rows(_SQL["flows"])
+        self.flows = PostgresFlowReading(self._db) if flows else None
 
     # the server
 

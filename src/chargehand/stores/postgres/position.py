@@ -13,6 +13,7 @@ import msgspec
 from chargehand import clock
 from chargehand.model.batch import Want
 from chargehand.stores.postgres.claiming import FRONT, Position, Taken
+from chargehand.stores.postgres.edges import Ready
 
 SOONEST, LATEST = 0.02, 1.0
 """Seconds between two looks at a whole queue: five times what a look takes, within these bounds."""
@@ -55,6 +56,13 @@ class Positions:
         for queue, rank in added:
             place = self._places.get(queue)
             if place is not None and rank < place.position[0]:
+                place.position = FRONT
+
+    def released(self, ready: Iterable[Ready]) -> None:
+        """Returns to the front of each queue in which one of these jobs comes before the position."""
+        for job in ready:
+            place = self._places.get(job.queue)
+            if place is not None and (job.rank, job.place, job.seq) < place.position:
                 place.position = FRONT
 
     def forget(self, queues: Iterable[str]) -> None:

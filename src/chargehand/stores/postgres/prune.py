@@ -1,12 +1,14 @@
 """Deletes what is past its retention in a PostgreSQL store, in small steps."""
 
+from functools import partial
+
 from chargehand.model.access import REMEMBERED_MS
 from chargehand.model.job import FINISHED
 from chargehand.model.records import Retention
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.reading import now_ms
 from chargehand.stores.postgres.session import Session, numbers
-from chargehand.stores.surplus import LAST, Surplus
+from chargehand.stores.surplus import LAST, Needed, Surplus
 
 GONE_MS = 86_400_000
 """How long the workers of a node that is gone are shown."""
@@ -21,15 +23,17 @@ _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
 
 
-def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> int:
+def prune(db: Session, surplus: Surplus, needed: Needed, retention: Retention, limit: int) -> int:
     """Deletes up to `limit` finished jobs, and some rows of other tables. Returns the number of jobs."""
-    expired = _jobs(db, surplus, retention, limit)
+    expired = _jobs(db, surplus, needed, retention, limit)
     few = min(limit, TEXTS_AT_ONCE)
-    gone = 0
+    gone: dict[str | None, int] = {}
     with db.transaction():
         if expired:
-            ((gone,),) = db.rows(_SQL["prune_jobs"], (numbers(expired),))
+            gone = dict(db.rows(_SQL["prune_jobs"], (numbers(expired),)))
         now = db.now
+        db.send(_SQL["prune_flows"], (now, [flow for flow in gone if flow is not None], retention.age_ms, few))
+        db.send(_SQL["prune_once"], (now, few))
         db.send(_SQL["prune_crashes"], (now, retention.crash_age_ms, retention.crash_count, few))
         db.send(_SQL["prune_history"], (now, retention.history_age_ms, few))
         db.send(_SQL["prune_operations"], (now, retention.operation_age_ms, few))
@@ -38,10 +42,10 @@ def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> in
         db.send(_SQL["prune_health"], (now, GONE_MS))
         db.send(_FLEET["prune_requests"], (now, LEFT_MS))
         db.send(_FLEET["prune_nodes"], (now, NODE_MS))
-    return int(gone)
+    return sum(map(int, gone.values()))
 
 
-def _jobs(db: Session, surplus: Surplus, retention: Retention, limit: int) -> list[int]:
+def _jobs(db: Session, surplus: Surplus, needed: Needed, retention: Retention, limit: int) -> list[int]:
     def older(*asked: str | int) -> tuple[int, int] | None:
         return next(((int(at), int(seq)) for at, seq in db.rows(_SQL["older"], asked)), None)
 
@@ -53,8 +57,16 @@ def _jobs(db: Session, surplus: Surplus, retention: Retention, limit: int) -> li
         for state in sorted(FINISHED):
             until = max(aged, surplus.first(older, queue, state.value, retention.count))
             room = limit - len(expired)
-            rows = db.rows(_SQL["oldest"], (queue, state.value, *until, room))
-            if len(rows) < room:
+            page = partial(_page, db, queue, state.value, until)
+            free, more = needed.free(page, queue, state.value, room)
+            if not more:
                 surplus.gone(queue, state.value, retention.count)
-            expired += [int(seq) for (seq,) in rows]
+            expired += free
     return expired
+
+
+def _page(
+    db: Session, queue: str, state: str, until: tuple[int, int], after: tuple[int, int], size: int
+) -> list[tuple[int, int, bool]]:
+    rows = db.rows(_SQL["oldest"], (queue, state, *until, *after, size))
+    return [(int(at), int(seq), bool(unneeded)) for at, seq, unneeded in rows]

@@ -6,6 +6,17 @@ from typing import Any
 
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
+from chargehand.model.flows import (
+    FlowCounts,
+    FlowFilter,
+    FlowRecord,
+    FlowStage,
+    FlowTotals,
+    Predecessor,
+    PredecessorFilter,
+    Related,
+    stages_of,
+)
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import (
     ClaimRow,
@@ -47,23 +58,27 @@ _STATES = {
 _ENDS = "LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq"
 _JOINED = f"chargehand_job j {_ENDS}"
 _TAGGED = f"chargehand_tag g JOIN chargehand_job j ON j.seq = g.job {_ENDS}"
+_STATE = f"coalesce(e.state, CASE WHEN t.claim IS NULL OR {_HELD_AHEAD} THEN 'queued' ELSE 'running' END)"
 _JOB_FIELDS = columns(
     JobRecord,
     **{name: f"j.{name}" for name in (
         "id", "queue", "label", "payload", "max_attempts", "timeout_ms", "key", "created_ms", "limit_key", "item",
-        "tags", "seq",
+        "tags", "seq", "flow", "parent", "share", "sequence",
     )},
     **{name: f"coalesce(t.{name}, e.{name})" for name in (
         "crashes", "interruptions", "progress", "started_ms", "cancel_ms", "error",
     )},
     **{name: f"e.{name}" for name in ("result", "reason", "finished_ms")},
     **{name: f"t.{name}" for name in ("node", "worker")},
-    state=f"coalesce(e.state, CASE WHEN t.claim IS NULL OR {_HELD_AHEAD} THEN 'queued' ELSE 'running' END)",
+    state=_STATE,
     priority="-j.rank",
     run_at_ms="coalesce(t.run_at_ms, e.run_at_ms, j.run_at_ms)",
     failures="coalesce(t.attempts, e.attempts, 0)",
     attempts="coalesce(t.attempts, e.attempts, 0)",
     claim="coalesce(t.claim, e.claim)::text",
+    waits_for="CASE WHEN t.waits = 'jobs' "
+    "THEN (SELECT count(DISTINCT g.predecessor) FROM chargehand_edge g WHERE g.job = j.seq AND g.open) ELSE 0 END",
+    expires_at_ms="CASE WHEN t.seq IS NULL THEN j.expires_at_ms ELSE t.expires_at_ms END",
 )  # fmt: skip
 _JOB_SIZE = """
 j.id, j.seq, octet_length(payload) + coalesce(octet_length(e.result), 0)
@@ -94,9 +109,76 @@ EXISTS (SELECT FROM (SELECT lower(?) AS wanted, '{MARK}'::text AS mark) AS s
   OR position(wanted IN replace(lower(j.item), mark, '\\')) > 0
   OR position(wanted IN lower(coalesce(t.error, e.error))) > 0)
 """
+_OF_JOB = """(SELECT coalesce((SELECT seq FROM chargehand_job WHERE id = named), (SELECT job FROM chargehand_alias
+  WHERE id = named)) FROM (SELECT ?::text AS named) AS given)"""
+_FOLLOWERS = f"""
+SELECT {_JOB_FIELDS} FROM {_JOINED}
+WHERE j.seq IN (SELECT job FROM chargehand_edge WHERE predecessor = {_OF_JOB} AND nr >= 0)
+ORDER BY j.seq LIMIT ?
+"""
+_CHILDREN = f"""
+SELECT {_JOB_FIELDS} FROM {_JOINED}
+WHERE j.parent = (SELECT id FROM chargehand_job WHERE seq = {_OF_JOB}) ORDER BY j.seq LIMIT ?
+"""
+# In the order in which the job has named them, and each with its children.
+_PREDECESSORS = f"""
+SELECT {{fields}} FROM chargehand_edge g JOIN chargehand_job j ON j.seq = g.predecessor {_ENDS}
+WHERE g.nr >= 0 AND {{condition}} ORDER BY g.nr, g.predecessor LIMIT ?
+"""
+_BEYOND = """
+(g.nr, g.predecessor) > (SELECT (last ->> 0)::int, (last ->> 1)::bigint FROM (SELECT ?::json AS last) AS given)
+"""
+_PREDECESSOR = {
+    "id": "j.id", "seq": "j.seq", "nr": "g.nr", "queue": "j.queue", "label": "j.label", "state": _STATE,
+    "reason": "e.reason",
+}  # fmt: skip
+_PREDECESSOR_FIELDS = columns(Predecessor, **_PREDECESSOR, result="e.result", error="coalesce(t.error, e.error)")
+_PREDECESSOR_SHORT = columns(Predecessor, **_PREDECESSOR, result="NULL", error="NULL")
+_RELATED = f"""
+SELECT (SELECT count(*) FROM chargehand_edge g WHERE g.job = o.seq AND g.nr >= 0 AND g.predecessor > 0),
+  (SELECT count(DISTINCT g.job) FROM chargehand_edge g WHERE g.predecessor = o.seq AND g.nr >= 0),
+  (SELECT count(*) FROM chargehand_job c WHERE c.parent = o.id)
+FROM chargehand_job o WHERE o.seq = {_OF_JOB}
+"""
+_STAGES = f"""
+SELECT t.queue, CASE WHEN t.claim IS NULL OR {_HELD_AHEAD} THEN 'queued' ELSE 'running' END,
+  t.waits IS NOT DISTINCT FROM 'jobs', count(*), min(t.started_ms), NULL::bigint
+FROM chargehand_live t WHERE t.flow = $1 GROUP BY 1, 2, 3
+UNION ALL
+SELECT e.queue, e.state, false, count(*), min(e.started_ms), max(e.finished_ms)
+FROM chargehand_end e WHERE e.flow = $1 GROUP BY 1, 2
+""".encode()
+_TOTALS = b"SELECT state, count(*) FROM chargehand_flow GROUP BY state"
+# The counts are those of the rows.
+_FLOW_COUNTS = f"""
+LEFT JOIN LATERAL (
+  SELECT count(*) FILTER (WHERE t.claim IS NULL OR {_HELD_AHEAD}) AS queued,
+    count(*) FILTER (WHERE waits = 'jobs') AS following,
+    count(*) FILTER (WHERE t.claim IS NOT NULL AND NOT ({_HELD_AHEAD})) AS running
+  FROM chargehand_live t WHERE t.flow = f.id) AS l ON true
+LEFT JOIN LATERAL (
+  SELECT count(*) FILTER (WHERE state = 'done') AS done, count(*) FILTER (WHERE state = 'failed') AS failed,
+    count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+  FROM chargehand_end e WHERE e.flow = f.id) AS e ON true
+"""
+_FLOWS = f"""
+SELECT f.id, f.name, f.state, f.created_ms, f.ended_ms, f.ends, f.cancel_ms, f.on_end_job,
+  queued, following, running, done, failed, cancelled
+FROM chargehand_flow f {_FLOW_COUNTS} WHERE {{condition}} ORDER BY f.seq DESC LIMIT ?
+"""
+_COUNTED = FlowCounts.__struct_fields__
+_NAMED = f"""
+EXISTS (SELECT FROM (SELECT lower(?) AS wanted, '{MARK}'::text AS mark) AS s
+  WHERE position(wanted IN lower(f.id)) > 0 OR position(wanted IN replace(lower(f.name), mark, '\\')) > 0)
+"""
+_EXIST = b"""
+SELECT 'flow', f.id FROM chargehand_flow f WHERE f.id IN (SELECT json_array_elements_text($1::json))
+UNION ALL
+SELECT 'job', j.id FROM chargehand_job j WHERE j.id IN (SELECT json_array_elements_text($2::json))
+"""
 _COUNTS = f"""
 SELECT queue, CASE WHEN claim IS NOT NULL AND NOT ({_HELD_AHEAD}) THEN 'running' WHEN waits = 'time' THEN 'future'
-  WHEN waits = 'limit' THEN 'limited' ELSE 'queued' END, count(*), NULL
+  WHEN waits = 'limit' THEN 'limited' WHEN waits = 'jobs' THEN 'following' ELSE 'queued' END, count(*), NULL
 FROM chargehand_live t GROUP BY 1, 2
 UNION ALL
 SELECT queue, state, count(*), max(finished_ms) FROM chargehand_end GROUP BY queue, state
@@ -245,6 +327,7 @@ class PostgresJobReading:
                 "e.finished_ms <= ?::bigint": None if which.older_ms is None else now_ms(self._db) - which.older_ms,
                 "j.seq < (SELECT seq FROM chargehand_job WHERE id = ?)": clean(which.before),
                 "j.seq < ?::bigint": which.below,
+                "j.flow = ?": clean(which.flow),
             }
         )
         return self._page(fields, which, condition, bindings)
@@ -258,6 +341,28 @@ class PostgresJobReading:
             source = _TAGGED
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY j.seq DESC LIMIT ?"
         return self._db.rows(_numbered(sql), (*bindings, which.limit))
+
+    def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
+        condition, bindings = where(
+            {
+                f"g.job = {_OF_JOB}": clean(which.job),
+                "j.queue = ?": clean(which.queue),
+                _BEYOND: None if which.after is None else json.dumps(which.after),
+            }
+        )
+        fields = _PREDECESSOR_FIELDS if which.texts else _PREDECESSOR_SHORT
+        sql = _PREDECESSORS.format(fields=fields, condition=condition)
+        return records(Predecessor, self._db.rows(_numbered(sql), (*bindings, which.limit)))
+
+    def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        return records(JobRecord, self._db.rows(_numbered(_FOLLOWERS), (clean(job_id), limit)))
+
+    def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        return records(JobRecord, self._db.rows(_numbered(_CHILDREN), (clean(job_id), limit)))
+
+    def related(self, job_id: str) -> Related:
+        numbers = next(iter(self._db.rows(_numbered(_RELATED), (clean(job_id),))), (0, 0, 0))
+        return Related(predecessors=numbers[0], followers=numbers[1], children=numbers[2])
 
     def attempts(self, job_id: str) -> list[Attempt]:
         return records(Attempt, self._db.rows(_ATTEMPTS, (clean(job_id),)))
@@ -276,6 +381,46 @@ class PostgresJobReading:
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._db.rows(_WAITING, (self._db.now,))]
+
+
+class PostgresFlowReading:
+    """Implements `chargehand.store.FlowReading`."""
+
+    def __init__(self, db: session.Session) -> None:
+        self._db = db
+
+    def get(self, flow_id: str) -> FlowRecord | None:
+        return next(iter(self._select({"f.id = ?": clean(flow_id)}, 1)), None)
+
+    def find(self, which: FlowFilter) -> list[FlowRecord]:
+        conditions = {
+            "f.state = ?": which.state,
+            _NAMED: which.text and readable(which.text),
+            "f.seq < (SELECT seq FROM chargehand_flow WHERE id = ?)": clean(which.before),
+        }
+        return self._select(conditions, which.limit)
+
+    def _select(self, conditions: dict[str, Any], limit: int) -> list[FlowRecord]:
+        condition, bindings = where(conditions)
+        rows = self._db.rows(_numbered(_FLOWS.format(condition=condition)), (*bindings, limit))
+        return [
+            FlowRecord(
+                id=flow_id, name=name, state=state, created_ms=created_ms, ended_ms=ended_ms, ends=ends,
+                cancel_ms=cancel_ms, on_end=on_end, counts=FlowCounts(**dict(zip(_COUNTED, counts, strict=True))),
+            )
+            for flow_id, name, state, created_ms, ended_ms, ends, cancel_ms, on_end, *counts in rows
+        ]  # fmt: skip
+
+    def stages(self, flow_id: str) -> list[FlowStage]:
+        return stages_of(self._db.rows(_STAGES, (clean(flow_id),)))
+
+    def totals(self) -> FlowTotals:
+        return FlowTotals(**{str(state): int(number) for state, number in self._db.rows(_TOTALS)})
+
+    def exist(self, flows: Sequence[str], jobs: Sequence[str]) -> tuple[set[str], set[str]]:
+        asked = [json.dumps([clean(each) for each in ids]) for ids in (flows, jobs)]
+        rows = self._db.rows(_EXIST, asked)
+        return {str(name) for kind, name in rows if kind == "flow"}, {str(name) for kind, name in rows if kind == "job"}
 
 
 class PostgresFleetReading:

@@ -328,6 +328,11 @@ class Session:
         if self.announces and not self._in_transaction and self._expecting.begin(clock.monotonic()):
             self._send_now(Wakeup.OPEN)
 
+    def tell(self, what: Wakeup) -> None:
+        """Notifies the other nodes now, unless that was done a moment ago."""
+        if not self._in_transaction and self._debounce.begin(clock.monotonic()):
+            self._send_now(what)
+
     def _put_off(self) -> bool:
         """Forgets to report jobs if they were reported a moment ago. Returns whether it did."""
         late = Wakeup.JOBS in self._wakeups and self.announces and not self._debounce.begin(clock.monotonic())

@@ -21,13 +21,15 @@ from chargehand.stores.postgres.prune import prune
 from chargehand.stores.postgres.reading import (
     PostgresAccessReading,
     PostgresFleetReading,
+    PostgresFlowReading,
     PostgresJobReading,
     now_ms,
 )
 from chargehand.stores.postgres.session import Session
+from chargehand.stores.postgres.sweeping import Sweeper
 from chargehand.stores.postgres.transaction import PostgresTransaction
 from chargehand.stores.postgres.turn import Turns
-from chargehand.stores.surplus import Surplus
+from chargehand.stores.surplus import Needed, Surplus
 
 _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
@@ -60,13 +62,15 @@ class PostgresStore:
         if synchronous == "normal":
             settings["synchronous_commit"] = "off"
         self.session = Session(address, settings, now_ms, announces=not node and not moving)
-        self._new_ids, self._surplus = new_ids, Surplus()
+        self._new_ids, self._surplus, self._needed = new_ids, Surplus(), Needed()
         self._registration: Registration | None = None
         """The node that was registered through this store, if any."""
         self._new_life: NewLife | None = None
         self.jobs = PostgresJobReading(self.session)
+        self.flows = PostgresFlowReading(self.session)
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
+        self._sweeper = Sweeper(self.session)
         self._turns = Turns(self, new_ids, policy)
         self._callers = Callers(self.session)
         try:
@@ -97,6 +101,7 @@ class PostgresStore:
     def transaction(self) -> Generator[PostgresTransaction]:
         with self.session.transaction(), self.parts() as tx:
             yield tx
+            tx.complete()
 
     def within(self, given: Any) -> Within:
         return self._callers.within(given)
@@ -106,7 +111,7 @@ class PostgresStore:
         """Returns the writing parts for a transaction that has begun."""
         registered: list[Registration] = []
         known = self._registration
-        tx = PostgresTransaction(self.session, self._new_ids, known and known.holder, registered.append)
+        tx = PostgresTransaction(self.session, self._new_ids, known and known.holder, registered.append, self._sweeper)
         try:
             yield tx
         finally:
@@ -164,11 +169,11 @@ class PostgresStore:
         return self._turns.turn(batch, holder, monotonic, waits)
 
     def prune(self, retention: Retention, limit: int) -> int:
-        return prune(self.session, self._surplus, retention, limit)
+        return prune(self.session, self._surplus, self._needed, retention, limit)
 
     @property
     def pruning(self) -> bool:
-        return self._surplus.unfinished
+        return self._surplus.unfinished or self._needed.unfinished
 
     def probe(self) -> None:
         with self.session.transaction():

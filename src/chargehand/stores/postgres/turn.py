@@ -13,6 +13,7 @@ the server has (`model.failover`): it may have replaced another one, and lack th
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -24,14 +25,16 @@ from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
-from chargehand.model.job import ClaimName, Enqueued, JobPolicy, Settlement, State
+from chargehand.model.job import Enqueued, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
+from chargehand.model.wakeups import Wakeup
 from chargehand.store import Store
 from chargehand.stores.postgres import rates, statements
-from chargehand.stores.postgres.adding import as_json, row_of
+from chargehand.stores.postgres.adding import as_json, is_linked, linked_row_of, row_of
 from chargehand.stores.postgres.beats import Beats, Seen
 from chargehand.stores.postgres.claiming import Claiming, Taken
-from chargehand.stores.postgres.jobs import PostgresJobs
+from chargehand.stores.postgres.edges import Effects
+from chargehand.stores.postgres.jobs import PostgresJobs, Sent
 from chargehand.stores.postgres.keyed import HeldKeys, Part, joined, part_of, split
 from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.session import Session
@@ -43,6 +46,8 @@ _STORE = statements.load("store")
 _FLEET = statements.load("fleet")
 _CLAIM = statements.load("claim")
 _END = statements.load("settle")
+LOOK_AGAIN = 0.25
+"""Seconds after which edges are looked at again that could not be decided, because others had rows locked."""
 
 
 class Host(Store, Protocol):
@@ -52,6 +57,10 @@ class Host(Store, Protocol):
 
     def parts(self) -> AbstractContextManager[PostgresTransaction]:
         """Returns the writing parts for a transaction that has begun."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[PostgresTransaction]:
+        """Begins a transaction."""
         ...
 
     def is_registered(self, holder: Holder) -> bool:
@@ -83,6 +92,7 @@ class Turns:
         self._replaced = False
         self._comparison: Comparison | None = None
         self._ends = Ends()
+        self._edges = Edges()
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
@@ -105,8 +115,9 @@ class Turns:
                 return Result()
         dropped = {token for token in tokens_of(batch) if not waits(token)}
         running = _Running(
-            self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, self._held_keys, monotonic
-        )
+            self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, self._held_keys, monotonic,
+            self._edges,
+        )  # fmt: skip
         self._db.open()
         try:
             running.send(batch.poll and bool(has_work))
@@ -126,8 +137,10 @@ class Turns:
         """Beats, and returns whether others have written, and the life as which the node goes on."""
         with self._ended_if_lost(), self._db.pipeline(poll=True) as polled:
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
-        holder = beaten(self._store, holder, beat.fetchall())
-        return polled.changed, holder
+        rows = beat.fetchall()
+        self._edges.told(rows)
+        holder = beaten(self._store, holder, rows)
+        return polled.changed or self._edges.are_due(clock.monotonic()), holder
 
     @contextmanager
     def _ended_if_lost(self) -> Generator[None]:
@@ -157,7 +170,7 @@ class Turns:
         dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), connection, asked_at)
         if not dead:
             return
-        with self._db.transaction(), self._store.parts() as tx:
+        with self._store.transaction() as tx:
             if self._db.number != connection:
                 return  # the server may have been away meanwhile, and nobody could beat
             rows = self._db.rows(_FLEET["expire"], (as_json(dead),))
@@ -271,10 +284,33 @@ def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> Holder:
     return joined
 
 
+class Edges:
+    """What a node knows of the jobs that wait for others, between two turns."""
+
+    def __init__(self) -> None:
+        self.some = False
+        """Whether there were any when jobs ended last. If not, a turn saves the statements for them."""
+        self._due = False
+        self._not_before = 0.0
+
+    def told(self, rows: Sequence[Any]) -> None:
+        """Notes what a beat has found."""
+        self._due = any(due for _, due in rows)
+
+    def are_due(self, now: float) -> bool:
+        """Returns whether edges must be looked at."""
+        return self._due and now >= self._not_before
+
+    def looked_at(self, now: float, *, decided: int) -> None:
+        """Notes how many edges were decided. If there were only others, they wait for somebody else's transaction."""
+        self._due = False
+        self._not_before = now if decided else now + LOOK_AGAIN
+
+
 class _Written(msgspec.Struct, frozen=True):
     """How to read the answers to what was written for settlements and requests."""
 
-    lost: Callable[[], list[ClaimName]]
+    sent: Sent
     created: Callable[[], list[tuple[Any, ...]]]
 
 
@@ -292,17 +328,21 @@ class _Running:
         positions: Positions,
         held_keys: HeldKeys,
         monotonic: Callable[[], float],
+        edges: Edges,
     ) -> None:
         self._store, self._db, self._holder, self._dropped = store, db, holder, dropped
+        self._edges, self._effects = edges, Effects()
         requests = (Request(each.token, ()) if each.token in dropped else each for each in batch.requests)
         self._batch = msgspec.structs.replace(batch, requests=tuple(requests))
         self._positions, self._held_keys, self._monotonic = positions, held_keys, monotonic
         registered = holder if store.is_registered(holder) else None
         self._claiming = Claiming(db, db.now, registered)
-        self._jobs = PostgresJobs(db, db.now, new_ids, registered)
+        self._jobs = PostgresJobs(db, db.now, new_ids, registered, self._effects)
         self._done: list[Any] = []
         self._takes: list[tuple[Want, Callable[[], Taken]]] = []
         self._written: list[_Written] = []
+        self._late: frozenset[str] = frozenset()
+        """The queues in which jobs became ready after the pipeline had claimed."""
         self._left: list[Part] = []
         """Parts that were not written, because a transaction of others holds their keys."""
         self._changed = False
@@ -320,17 +360,19 @@ class _Running:
         with self._db.pipeline(poll=poll) as polled:
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
             plain, keyed = split(batch)
-            lost = self._jobs.end(plain.settlements, holder)
+            sent = self._jobs.end(plain.settlements, holder, following=self._edges.some)
             if batch.notes:
                 self._jobs.note(batch.notes)
-            self._written.append(_Written(lost, self._add(plain)))
+            self._written.append(_Written(sent, self._add(plain)))
             if keyed:
                 written, self._left = self._held_keys.write(keyed, self._write)
                 self._written += written
             if batch.chores:
                 with self._store.parts() as tx:
                     self._do(tx)
+                self._effects.join(tx.effects)
             self._positions.lower({(job.queue, -job.priority) for each in batch.requests for job in each.jobs})
+            self._positions.forget(_placed(batch))
             self._positions.forget({each.queue for each in batch.settlements if each.state is State.QUEUED})
             for want in batch.wants:
                 start = self._positions.start(want.queue)
@@ -338,16 +380,23 @@ class _Running:
             for what in batch.wakeups:
                 self._db.wake(what)
         self.committed = True
-        beaten(self._store, holder, beat.fetchall())
+        rows = beat.fetchall()
+        self._edges.told(rows)
+        beaten(self._store, holder, rows)
         self._changed = polled.changed
 
     def _add(self, batch: Batch) -> Callable[[], list[tuple[Any, ...]]]:
-        rows = [row_of(job) for each in batch.requests for job in each.jobs]
-        return self._jobs.add(rows) if rows else list[tuple[Any, ...]]
+        jobs = [job for each in batch.requests for job in each.jobs]
+        if not jobs:
+            return list[tuple[Any, ...]]
+        if any(map(is_linked, jobs)):
+            return self._jobs.add_linked([linked_row_of(job) for job in jobs])
+        return self._jobs.add([row_of(job) for job in jobs])
 
     def _write(self, parts: Sequence[Part]) -> _Written:
         batch = joined(parts)
-        return _Written(self._jobs.end(batch.settlements, self._holder), self._add(batch))
+        sent = self._jobs.end(batch.settlements, self._holder, following=self._edges.some)
+        return _Written(sent, self._add(batch))
 
     def _do(self, tx: PostgresTransaction) -> None:
         for chore in self._batch.chores:
@@ -373,9 +422,11 @@ class _Running:
         read_pauses = changed or not kinds.isdisjoint(ABOUT_PAUSES)
         read_recurring = not kinds.isdisjoint(ABOUT_RECURRING)
         jobs = self._store.jobs
+        lost = [each for written in self._written for each in written.sent.lost()]
+        self._complete()
         return Result(
             changed=changed,
-            lost=tuple(each for written in self._written for each in written.lost()),
+            lost=tuple(lost),
             enqueued=self._enqueued(batch.requests),
             grants=tuple(self._grants()),
             done=tuple(self._done),
@@ -385,8 +436,41 @@ class _Running:
             pauses=pauses_of(self._store) if read_pauses else None,
             waiting=tuple(jobs.waiting()) if chores.LookAtQueues in kinds else None,
             recurring=tuple(jobs.recurring()) if read_recurring else None,
+            woken=frozenset(self._effects.woken),
+            ended_flows=tuple(self._effects.ended_flows),
             asked=tuple(self._store.fleet.requests(self._holder)) if changed else None,
         )
+
+    def _complete(self) -> None:
+        """Does what the outcomes mean for jobs that wait for others, and for flows, as far as the pipeline has not.
+
+        What is locked by somebody else is left to later turns, or to a sweep.
+        """
+        effects, sent = self._effects, [written.sent for written in self._written]
+        before = frozenset(effects.woken)
+        if any(each.ended for each in sent):
+            self._edges.some = any(each.followed for each in sent)
+        left = [claim for each in sent if each.followed and each.noted is None for claim in each.ended]
+        effects.flows.update(*(each.flows for each in sent if each.noted is None))
+        try:
+            if left or effects.due or self._edges.are_due(clock.monotonic()):
+                with self._store.transaction() as tx:
+                    tx.jobs.close(left)
+                    decided = tx.jobs.look()
+                    flows, tx.effects.flows = tx.effects.flows, set()
+                self._edges.looked_at(clock.monotonic(), decided=decided + len(left))
+                effects.join(tx.effects)
+                effects.flows |= flows
+            if effects.flows:
+                with self._store.transaction() as tx:
+                    tx.jobs.end_flows(effects.flows)
+                effects.join(tx.effects)
+        except StoreBusy as error:
+            log.warning("jobs that wait for others were not released yet: their rows are locked", why=error)
+        if effects.woken:
+            self._late = frozenset(effects.woken) - before
+            self._positions.released(effects.ready)
+            self._db.tell(Wakeup.JOBS)
 
     def _enqueued(self, requests: Sequence[Request]) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:
         new = [job for each in requests for job in each.jobs]
@@ -408,5 +492,22 @@ class _Running:
                     grants.append(self._claiming.claim_special(want, self._holder))
                 continue
             self._positions.took(want, taken)
-            grants.append(taken.grant)
+            grants.append(self._more(want, taken.grant))
         return grants
+
+    def _more(self, want: Want, grant: Grant) -> Grant:
+        """Claims jobs that became ready only after the pipeline, if there is room for them."""
+        room = want.limit - len(grant.claims)
+        if want.queue not in self._late or room <= 0 or grant.limited:
+            return grant
+        with self._db.transaction():
+            rest = msgspec.structs.replace(want, limit=room, early=min(want.early, room))
+            (more,) = self._claiming.claim([rest], self._holder)
+        return msgspec.structs.replace(more, claims=grant.claims + more.claims)
+
+
+def _placed(batch: Batch) -> set[str]:
+    """Returns the queues in which jobs may have been added before others."""
+    asked = (job for each in batch.requests for job in each.jobs)
+    followed = (job for each in batch.settlements for job in each.follow)
+    return {job.queue for job in chain(asked, followed) if job.share is not None or job.flow is not None}

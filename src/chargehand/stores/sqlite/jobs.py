@@ -4,8 +4,7 @@ Part of a transaction: it neither begins nor ends one, and takes no lock.
 """
 
 import json
-from collections.abc import Collection, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -15,33 +14,38 @@ from chargehand.errors import Conflict
 from chargehand.ids import NewIds, claim_of, new_claim
 from chargehand.model import rates
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, Enqueued, JobPolicy, NewJob, Settlement, State
+from chargehand.model.job import (
+    DEFAULT_POLICY,
+    EXPIRED,
+    Claim,
+    ClaimName,
+    Enqueued,
+    JobPolicy,
+    NewJob,
+    Settlement,
+    State,
+)
 from chargehand.model.limits import least, within
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import mark
 from chargehand.stores.rows import clean, columns, readable
 from chargehand.stores.sqlite import items
+from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, insert, is_linked
 from chargehand.stores.sqlite.clock import MOVE_ON
+from chargehand.stores.sqlite.edges import LIVE_AGAIN
+from chargehand.stores.sqlite.flows import Endings
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.suspects import Suspects
 
-ROWS_AT_ONCE = 50
-"""How many jobs one statement inserts, if there are many: that halves the cost of a job."""
 _ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT, _INSERT_MANY = (
-    f"""
+_INSERTS = {
+    count: f"""
 INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
                             limit_key, created_ms, label, tags, payload)
-VALUES {", ".join([_ROW] * rows)} ON CONFLICT DO NOTHING
+VALUES {", ".join([_ROW] * count)} ON CONFLICT DO NOTHING
 """
-    for rows in (1, ROWS_AT_ONCE)
-)
-_ALIAS = "INSERT OR IGNORE INTO chargehand_alias (id, job) SELECT ?1, seq FROM chargehand_job WHERE id = ?2"
-_TAKEN = """
-SELECT id FROM chargehand_job WHERE id = ?1
-UNION ALL
-SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queued', 'running') LIMIT 1
-"""
+    for count in ROWS_AT_ONCE
+}
 _PLAN = "INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES (?, ?, ?, ?, ?)"
 PROMOTE_AT_ONCE = 200
 """How many scheduled jobs one claim makes due, at most: a million that become due together must not slow it down."""
@@ -63,12 +67,14 @@ _CLAIM_FIELDS = columns(
     first="json(iif(fence = 0, 'true', 'false'))",
     tags="json(tags)",
     waited_ms="max(0, ?3 - run_at_ms)",
+    kept="iif(fence = 0, NULL, (SELECT k.state FROM chargehand_kept AS k WHERE k.job = seq))",
+    expired="json(iif(expires_at_ms <= ?3, 'true', 'false'))",
     suspect=None,
 )
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
-  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, {PLACE}, seq LIMIT ?2)
 """
 _FIND_OTHERS = _FIND.replace("waits_for IS NULL", "waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?5))")
 _FIND_THESE = f"""
@@ -120,8 +126,8 @@ UPDATE chargehand_job SET
   reason = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?9),
   attempts = attempts + ?10, crashes = crashes + ?11, interruptions = interruptions + ?12,
   progress = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, progress), failed_in = coalesce(?13, failed_in),
-  node = NULL, life = NULL, worker = NULL
-WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence
+  expires_at_ms = iif(?14, NULL, expires_at_ms), node = NULL, life = NULL, worker = NULL
+WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence, state, flow
 """
 _ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOTE = """
@@ -141,12 +147,22 @@ UPDATE chargehand_job SET
   cancel_ms = iif(state = 'running', coalesce(cancel_ms, ?2), cancel_ms)
 WHERE id = ?1 AND state IN ('queued', 'running') RETURNING id, state = 'cancelled', fence, queue, seq
 """
-_RETRY = """
-UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, finished_ms = NULL, reason = NULL,
-  error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0, progress = NULL,
-  cancel_ms = NULL, failed_in = NULL, retried_ms = ?2
-WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
+_RETRY = f"""
+UPDATE chargehand_job SET {LIVE_AGAIN}, waits_for = NULL, run_at_ms = ?2
+WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id, seq
 """
+_EXPIRE = """
+UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?1, reason = ?3 WHERE seq IN (
+  SELECT seq FROM chargehand_job INDEXED BY chargehand_job_expires
+  WHERE expires_at_ms <= ?1 AND expires_at_ms IS NOT NULL AND state = 'queued' ORDER BY expires_at_ms LIMIT ?2)
+RETURNING queue, seq
+"""
+_KEEP = """
+INSERT INTO chargehand_kept (job, state)
+SELECT seq, ?3 FROM chargehand_job WHERE seq = ?1 AND fence = ?2 AND (?4 IS NULL OR state = ?4)
+ON CONFLICT DO UPDATE SET state = excluded.state
+"""
+_KEEP_NO_MORE = "DELETE FROM chargehand_kept WHERE job IN (SELECT value FROM json_each(?))"
 _DELETE = """
 DELETE FROM chargehand_job
 WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'cancelled') RETURNING id, seq
@@ -163,6 +179,8 @@ class SqliteJobs:
     def __init__(self, db: Any, now_ms: int, limits: Limits, new_ids: NewIds) -> None:
         self._db, self._now, self._limits, self._new_ids = db, now_ms, limits, new_ids
         self._suspects = Suspects(db, now_ms)
+        self.endings = Endings(db, now_ms, new_ids, self.enqueue)
+        self._edges = self.endings.edges
         self._number = 0
         """The number of the claims of this transaction."""
 
@@ -170,12 +188,16 @@ class SqliteJobs:
         return self._db.execute(sql, bindings).fetchall()
 
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
+        if self._is_linked(jobs):
+            answers, flows = self._add(jobs, promised)
+            self.endings.end_flows(flows)
+            return answers
         rows = [self._row(job) for job in jobs]
         several = len(rows) > 1
         if several:
             self._db.execute("SAVEPOINT enqueue")
         before = self._db.total_changes()
-        self._insert(rows)
+        insert(self._db, _INSERTS, rows)
         # The count contains the rows of tags, which a trigger inserts.
         if self._db.total_changes() - before == len(rows) + sum(len(set(job.tags)) for job in jobs if job.tags):
             if several:
@@ -184,23 +206,25 @@ class SqliteJobs:
         # Some exist already. Finding out which ones costs more, so it is done only now. One alone has inserted nothing.
         if several:
             self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
-        created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
+        created = {row[0] for row in self._db.executemany(f"{_INSERTS[1]} RETURNING id", rows)}
         answers: list[Enqueued] = []
         for job in jobs:
             answers.append(Enqueued(job.id, True) if job.id in created else self._existing(job))
             created.discard(job.id)
         if promised:
             aliases = [(job.id, answer.id) for job, answer in zip(jobs, answers, strict=True) if answer.id != job.id]
-            self._db.executemany(_ALIAS, aliases)
+            self._db.executemany(ALIAS, aliases)
         return answers
 
-    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Inserts the rows that do not exist yet, in order."""
-        single = len(rows) - len(rows) % ROWS_AT_ONCE
-        if single:
-            starts = range(0, single, ROWS_AT_ONCE)
-            self._db.executemany(_INSERT_MANY, (tuple(chain(*rows[at : at + ROWS_AT_ONCE])) for at in starts))
-        self._db.executemany(_INSERT, rows[single:])
+    def _is_linked(self, jobs: Sequence[NewJob]) -> bool:
+        """Returns whether something about these jobs depends on others than the holders of their ids and keys."""
+        used = self._edges.used_by_new
+        return used.shares or any(map(is_linked, jobs)) or (used.once and any(job.key is not None for job in jobs))
+
+    def _add(
+        self, jobs: Sequence[NewJob], promised: bool, origin: Origin | None = None
+    ) -> tuple[list[Enqueued], list[str]]:
+        return Adding(self._db, self._now, self._limits, self._edges).add(jobs, promised=promised, origin=origin)
 
     def _row(self, job: NewJob) -> tuple[Any, ...]:
         run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
@@ -211,7 +235,7 @@ class SqliteJobs:
         )  # fmt: skip
 
     def _existing(self, job: NewJob) -> Enqueued:
-        rows = self._all(_TAKEN, (job.id, job.queue, job.key))
+        rows = self._all(TAKEN, (job.id, job.queue, job.key))
         return Enqueued(rows[0][0], False)
 
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
@@ -316,20 +340,27 @@ class SqliteJobs:
         if kept:
             self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
             self._limits.freed((s.queue, s.seq) for s in settlements)
+            self._end([s.seq for s in settlements], [s.seq for s in settlements])
         self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
         return kept
 
     def _settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
         rows = [self._settle_row(settlement) for settlement in settlements]
-        held = set(self._db.executemany(_SETTLE, rows))
+        held = {(seq, claim): (state, flow) for seq, claim, state, flow in self._db.executemany(_SETTLE, rows)}
         kept: list[Settlement] = []
         lost: list[ClaimName] = []
+        follow: list[tuple[Origin, Sequence[NewJob]]] = []
+        states: dict[int, str] = {}
         for s in settlements:
-            if (s.seq, s.claim) in held:
-                held.discard((s.seq, s.claim))  # only the first settlement of a claim counts
-                kept.append(s)
-            else:
+            # Only the first settlement of a claim counts.
+            state, flow = held.pop((s.seq, s.claim), (None, None))
+            if state is None:
                 lost.append(s.claim_name)
+                continue
+            kept.append(s)
+            states[s.seq] = state
+            if s.follow:
+                follow.append((Origin(s.id, s.seq, flow), s.follow))
         self._db.executemany(
             _ATTEMPT,
             [
@@ -350,10 +381,39 @@ class SqliteJobs:
         )
         self._limits.freed((s.queue, s.seq) for s in kept)
         self._limits.returned(kept)
-        follow = [job for s in kept for job in s.follow]
-        if follow:
-            self.enqueue(follow, promised=True)
+        self._keep((s.seq, s.claim, s.kept) for s in kept if states[s.seq] != State.DONE)
+        flows = self._follow(follow)
+        done = [seq for seq, state in states.items() if state == State.DONE]
+        self._end(done, [seq for seq, state in states.items() if state != State.QUEUED])
+        self.endings.end_flows(flows)
         return lost
+
+    def _follow(self, follow: Sequence[tuple[Origin, Sequence[NewJob]]]) -> list[str]:
+        """Adds the jobs that settled jobs have enqueued or spawned. Returns the flows that may have ended with one that
+        did at once: not before everything is added."""
+        plain: list[NewJob] = []
+        flows: list[str] = []
+        for origin, jobs in follow:
+            if self._is_linked(jobs):
+                flows += self._add(jobs, True, origin)[1]
+            else:
+                plain += jobs
+        if plain:
+            self.enqueue(plain, promised=True)
+        return flows
+
+    def _end(self, done: Sequence[int], ended: Sequence[int]) -> None:
+        """Does what follows from the end of these jobs, of which those that are done need their checkpoint no more."""
+        if done and self._edges.used.kept:
+            self._db.execute(_KEEP_NO_MORE, (json.dumps(done),))
+        self.endings.ended(ended)
+
+    def _keep(self, kept: Iterable[tuple[int, int, str | None]], state: str | None = None) -> None:
+        """Keeps the checkpoints of jobs in this state, or in any, each with its number and that of its claim."""
+        rows = [(seq, claim, clean(text), state) for seq, claim, text in kept if text is not None]
+        if rows:
+            self._db.executemany(_KEEP, rows)
+            self._edges.used.kept = True
 
     def _settle_row(self, s: Settlement) -> tuple[Any, ...]:
         queued = s.state is State.QUEUED
@@ -361,17 +421,26 @@ class SqliteJobs:
         return (
             s.seq, s.claim, s.state.value, "time" if run_at is not None else None, run_at,
             self._now, s.result, readable(s.error), s.reason, s.failures, s.crashes, s.interruptions,
-            s.failed_in,
+            s.failed_in, s.outcome is not None,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:
         rows = [(n.seq, n.claim, n.worker, self._now - n.age_ms, clean(n.progress)) for n in notes]
         self._db.executemany(_NOTE, rows)
+        self._keep(((n.seq, n.claim, n.kept) for n in notes), "running")
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
-        self._limits.withdrawn((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
+        ended = [(queue, seq) for _, at_once, _, queue, seq in rows if at_once]
+        self._limits.withdrawn(ended)
+        self.endings.ended([seq for _, seq in ended])
         return [CancelResult(job_id, bool(at_once), claim) for job_id, at_once, claim, _, _ in rows]
+
+    def expire(self, limit: int) -> int:
+        rows = self._all(_EXPIRE, (self._now, limit, EXPIRED))
+        self._limits.withdrawn(rows)
+        self.endings.ended([seq for _, seq in rows])
+        return len(rows)
 
     def release(self, job_id: str, claim: str, why: str) -> bool:
         held = self._all(_HELD, (job_id, claim_of(claim)))
@@ -404,18 +473,20 @@ class SqliteJobs:
         return True
 
     def retry(self, ids: Sequence[str]) -> list[str]:
-        queued: list[str] = []
+        queued: list[tuple[Any, ...]] = []
         for job_id in ids:
             try:
-                queued += [row[0] for row in self._all(_RETRY, (job_id, self._now))]
+                queued += self._all(_RETRY, (job_id, self._now))
             except apsw.ConstraintError:
                 (queue, key), *_ = self._all("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
-                taken = self._all(_TAKEN, ("", queue, key))[0][0]
+                taken = self._all(TAKEN, ("", queue, key))[0][0]
                 raise Conflict(
                     f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}"
                 ) from None
-        self._suspects.forgive(queued)
-        return queued
+        retried = [str(job_id) for job_id, _ in queued]
+        self._suspects.forgive(retried)
+        self._edges.retried([seq for _, seq in queued])
+        return retried
 
     def recover(
         self,

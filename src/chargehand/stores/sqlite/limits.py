@@ -35,7 +35,7 @@ _NEXT_READY = """
 SELECT json_group_array(json_array(seq, limit_key)) FROM (
   SELECT seq, limit_key FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?3))
-  ORDER BY priority DESC, seq LIMIT ?2)
+  ORDER BY priority DESC, coalesce(place, seq), seq LIMIT ?2)
 """
 _SET_ASIDE = "UPDATE chargehand_job SET waits_for = 'limit' WHERE seq IN (SELECT value FROM json_each(?))"
 # Runs once for each freed slot: brings back the next job of the key of the job (?2) that had the slot.
@@ -44,7 +44,7 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq = (
   SELECT seq FROM chargehand_job
   WHERE queue = ?1 AND limit_key = (SELECT limit_key FROM chargehand_job WHERE seq = ?2)
     AND state = 'queued' AND waits_for = 'limit'
-  ORDER BY priority DESC, seq LIMIT 1)
+  ORDER BY priority DESC, coalesce(place, seq), seq LIMIT 1)
 """
 _BRING_ALL_BACK = """
 UPDATE chargehand_job SET waits_for = NULL WHERE queue = ? AND state = 'queued' AND waits_for = 'limit'

@@ -24,8 +24,9 @@ BUSY_MS = 10_000
 # A job over the limit of its key is set aside by a claim: it may be claimed in the target, which decides anew.
 _READ = {
     "job": {
-        "waits": "iif(waits_for = 'time', 'time', NULL)",
-        "place": "NULL",
+        "waits": "iif(waits_for IN ('time', 'jobs'), waits_for, NULL)",
+        "place": "iif(state IN ('queued', 'running'), nullif(place, seq), NULL)",
+        "share": "nullif(share, '')",
         "claim": "nullif(fence, 0)",
     }
 }
@@ -38,8 +39,8 @@ SELECT job, fence, node, worker, pid, started_ms, duration_ms, outcome, error FR
 WHERE job BETWEEN ? AND ? ORDER BY job, fence
 """
 _WRITTEN = {"waits": "waits_for", "claim": "fence"}
-_NOT_WRITTEN = ("place", "node", "worker")
-"""Columns of a job that this store does not have, and those that only running jobs have."""
+_NOT_WRITTEN = ("node", "worker")
+"""Columns that only running jobs have."""
 _INSERT_ATTEMPTS = """
 INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, duration_ms, outcome, error)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,

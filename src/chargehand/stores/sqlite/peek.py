@@ -14,6 +14,7 @@ from chargehand.stores.location import Location
 from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import NO_DATABASE, store_errors
+from chargehand.stores.sqlite.flows import SqliteFlowReading
 from chargehand.stores.sqlite.reading import SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.schema import MIGRATIONS
 
@@ -57,9 +58,12 @@ class Peek:
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(BUSY_MS)
         self._db = Database(path, connection, clock.now_ms, nullcontext())
-        rated = "chargehand_rate" in self.tables()  # a version without rates may have made the store
-        self.jobs = SqliteJobReading(self._db, rated=rated)
+        tables = self.tables()
+        # A version without rates, or without flows, may have made the store.
+        rated, flowing = "chargehand_rate" in tables, "chargehand_flow" in tables
+        self.jobs = SqliteJobReading(self._db, rated=rated, flowing=flowing)
         self.fleet = SqliteFleetReading(self._db, rated=rated)
+        self.flows = SqliteFlowReading(self._db) if "chargehand_flow" in self.tables() else None
 
     def schema(self) -> int:
         """Returns the version of the schema; 0 if the store has none yet."""

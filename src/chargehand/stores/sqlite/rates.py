@@ -73,7 +73,7 @@ ON CONFLICT DO UPDATE SET opens_ms = excluded.opens_ms
 _OPEN = "DELETE FROM chargehand_opening WHERE queue = ? AND key = ?"
 _ASIDE = """
 SELECT seq FROM chargehand_job WHERE queue = ?1 AND limit_key = ?2 AND state = 'queued' AND waits_for = 'limit'
-ORDER BY priority DESC, seq LIMIT ?3
+ORDER BY priority DESC, coalesce(place, seq), seq LIMIT ?3
 """
 _BRING_BACK = "UPDATE chargehand_job SET waits_for = NULL WHERE seq = ?"
 

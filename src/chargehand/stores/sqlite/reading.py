@@ -6,6 +6,7 @@ from typing import Any
 
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
+from chargehand.model.flows import Predecessor, PredecessorFilter, Related
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import (
     ClaimRow,
@@ -30,25 +31,64 @@ from chargehand.model.records import (
 )
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.flows import HELD_AHEAD
 from chargehand.stores.sqlite.rates import rate_next
 
-# A job that the node holds ahead is shown as queued: no worker has it.
-_HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
 _STATES = {
-    State.QUEUED: f"(state = 'queued' OR {_HELD_AHEAD})",
-    State.RUNNING: f"state = 'running' AND NOT ({_HELD_AHEAD})",
+    State.QUEUED: f"(state = 'queued' OR {HELD_AHEAD})",
+    State.RUNNING: f"state = 'running' AND NOT ({HELD_AHEAD})",
+}
+_FIELDS = {
+    "failures": "attempts",
+    "claim": "iif(state = 'queued' OR fence = 0, NULL, CAST(fence AS TEXT))",
+    "state": f"iif({HELD_AHEAD}, 'queued', state)",
 }
 _JOB_FIELDS = columns(
     JobRecord,
-    failures="attempts",
-    claim="iif(state = 'queued' OR fence = 0, NULL, CAST(fence AS TEXT))",
-    state=f"iif({_HELD_AHEAD}, 'queued', state)",
+    **_FIELDS,
+    waits_for="""
+iif(state = 'queued' AND waits_for = 'jobs', (SELECT count(DISTINCT predecessor)
+  FROM chargehand_edge AS e INDEXED BY chargehand_edge_open WHERE e.job = seq AND e.open = 1), 0)
+""",
+    share="nullif(share, '')",
 )
+_WITHOUT_FLOWS = {
+    _JOB_FIELDS: columns(
+        JobRecord,
+        **_FIELDS,
+        **dict.fromkeys(("flow", "parent", "share", "sequence", "expires_at_ms"), "NULL"),
+        waits_for="0",
+    ),
+    "coalesce(place, seq), seq": "seq",
+}
+"""What a store that was made by a version without flows has instead."""
 # SQLite knows the length of a text without reading it.
 _JOB_SIZE = "id, seq, octet_length(payload) + ifnull(octet_length(result), 0) + ifnull(octet_length(error), 0)"
 _GET = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?"
 _GET_BY_ALIAS = f"""
 SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq = (SELECT job FROM chargehand_alias WHERE id = ?)
+"""
+_FOLLOWERS = f"""
+SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq IN (
+  SELECT e.job FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+  WHERE e.predecessor = (SELECT seq FROM chargehand_job WHERE id = ?1) AND e.nr >= 0)
+ORDER BY seq LIMIT ?2
+"""
+_PREDECESSORS = """
+SELECT p.id, p.seq, e.nr, p.queue, p.label, p.state, p.reason, {texts}
+FROM chargehand_edge AS e CROSS JOIN chargehand_job AS p ON p.seq = e.predecessor
+WHERE e.job = (SELECT seq FROM chargehand_job WHERE id = ?) AND e.nr >= 0 AND (e.nr, e.predecessor) > (?, ?)
+"""
+_RELATED = """
+SELECT
+  (SELECT count(*) FROM chargehand_edge AS e WHERE e.job = j.seq AND e.nr >= 0),
+  (SELECT count(DISTINCT e.job) FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+   WHERE e.predecessor = j.seq AND e.nr >= 0),
+  (SELECT count(*) FROM chargehand_job AS c INDEXED BY chargehand_job_parent WHERE c.parent = j.id)
+FROM chargehand_job AS j WHERE j.id = ?
+"""
+_CHILDREN = f"""
+SELECT {_JOB_FIELDS} FROM chargehand_job INDEXED BY chargehand_job_parent WHERE parent = ?1 ORDER BY seq LIMIT ?2
 """
 _ATTEMPTS = f"""
 SELECT {columns(Attempt, claim="CAST(fence AS TEXT)")} FROM chargehand_attempt
@@ -73,7 +113,10 @@ UNION ALL
 SELECT queue, 'limited', count(*), NULL FROM chargehand_job
   WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
 UNION ALL
-SELECT queue, iif({_HELD_AHEAD}, 'queued', 'running'), count(*), NULL FROM chargehand_job
+SELECT queue, 'following', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for = 'jobs' GROUP BY queue
+UNION ALL
+SELECT queue, iif({HELD_AHEAD}, 'queued', 'running'), count(*), NULL FROM chargehand_job
   WHERE state = 'running' GROUP BY 1, 2
 UNION ALL
 SELECT queue, state, count(*), max(finished_ms) FROM chargehand_job
@@ -141,7 +184,7 @@ WITH RECURSIVE
   due(queue, since_ms) AS (
     SELECT queue, min(?1, (SELECT run_at_ms FROM chargehand_job INDEXED BY chargehand_job_ready
                            WHERE queue = ready.queue AND state = 'queued' AND waits_for IS NULL
-                           ORDER BY priority DESC, seq LIMIT 1))
+                           ORDER BY priority DESC, coalesce(place, seq), seq LIMIT 1))
     FROM ready WHERE queue IS NOT NULL
     UNION ALL
     SELECT queue, (SELECT min(run_at_ms) FROM chargehand_job INDEXED BY chargehand_job_future
@@ -158,12 +201,18 @@ WHERE written_ms IS NOT NULL ORDER BY component
 class SqliteJobReading:
     """Implements `chargehand.store.JobReading`."""
 
-    def __init__(self, db: Database, *, rated: bool = True) -> None:
-        """`rated`: the store has the tables of rates."""
-        self._db, self._rated = db, rated
+    def __init__(self, db: Database, *, rated: bool = True, flowing: bool = True) -> None:
+        """`rated`: the store has the tables of rates; `flowing`: it has those of flows."""
+        self._db, self._rated, self._flowing = db, rated, flowing
+
+    def _all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if not self._flowing:
+            for present, missing in _WITHOUT_FLOWS.items():
+                sql = sql.replace(present, missing)
+        return self._db.all(sql, bindings)
 
     def get(self, job_id: str) -> JobRecord | None:
-        rows = self._db.all(_GET, (job_id,)) or self._db.all(_GET_BY_ALIAS, (job_id,))
+        rows = self._all(_GET, (job_id,)) or self._all(_GET_BY_ALIAS, (job_id,))
         return next(iter(records(JobRecord, rows)), None)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
@@ -179,6 +228,7 @@ class SqliteJobReading:
                 "queue = ?": which.queue,
                 "state = ?": None if which.state in _STATES else which.state and which.state.value,
                 "reason = ?": which.reason,
+                "flow = ?": which.flow,
                 _SAYS: which.text and readable(which.text),
                 "id IN (SELECT value FROM json_each(?))": None if which.ids is None else json.dumps(which.ids),
                 "finished_ms <= ?": None if which.older_ms is None else self._db.now_ms() - which.older_ms,
@@ -193,7 +243,26 @@ class SqliteJobReading:
             source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
             condition, bindings = f"tag = ? AND {condition}", [clean(which.tag), *bindings]
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
-        return self._db.all(sql, (*bindings, which.limit))
+        return self._all(sql, (*bindings, which.limit))
+
+    def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
+        sql = _PREDECESSORS.format(texts="p.result, p.error" if which.texts else "NULL, NULL")
+        condition, bindings = where({"p.queue = ?": which.queue})
+        after = which.after or (-1, -1)
+        rows = self._db.all(
+            f"{sql} AND {condition} ORDER BY e.nr, p.seq LIMIT ?", (which.job, *after, *bindings, which.limit)
+        )
+        return records(Predecessor, rows)
+
+    def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        return records(JobRecord, self._db.all(_FOLLOWERS, (job_id, limit)))
+
+    def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        return records(JobRecord, self._db.all(_CHILDREN, (job_id, limit)))
+
+    def related(self, job_id: str) -> Related:
+        numbers = next(iter(self._db.all(_RELATED, (job_id,))), (0, 0, 0))
+        return Related(predecessors=numbers[0], followers=numbers[1], children=numbers[2])
 
     def attempts(self, job_id: str) -> list[Attempt]:
         return records(Attempt, self._db.all(_ATTEMPTS, (job_id,)))
@@ -211,7 +280,7 @@ class SqliteJobReading:
         return records(RecurringPlan, self._db.all(_RECURRING))
 
     def waiting(self) -> list[tuple[str, int]]:
-        return [(str(queue), int(age)) for queue, age in self._db.all(_WAITING, (self._db.now_ms(),))]
+        return [(str(queue), int(age)) for queue, age in self._all(_WAITING, (self._db.now_ms(),))]
 
 
 class SqliteFleetReading:

@@ -26,10 +26,11 @@ from chargehand.stores.moving import MARK, UNFINISHED
 from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, NO_STORE, store_errors
+from chargehand.stores.sqlite.flows import SqliteFlowReading, SweepPosition
 from chargehand.stores.sqlite.prune import find_expired
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
-from chargehand.stores.surplus import Surplus
+from chargehand.stores.surplus import Needed, Surplus
 from chargehand.stores.turn import turn
 from chargehand.system import private
 from chargehand.system.forks import in_child
@@ -85,7 +86,8 @@ class SqliteStore:
         self._data_version = 0
         self._new_ids = new_ids
         self._synchronous = synchronous
-        self._surplus = Surplus()
+        self._surplus, self._needed = Surplus(), Needed()
+        self._swept = SweepPosition()
         self._busy = _BusyHandler()
         self._tx: SqliteTransaction | None = None
         self._lock = -1
@@ -116,6 +118,7 @@ class SqliteStore:
                 self._close()
                 raise
         self.jobs = SqliteJobReading(self._reading)
+        self.flows = SqliteFlowReading(self._reading)
         self.fleet = SqliteFleetReading(self._reading)
         self.access = SqliteAccessReading(self._reading)
 
@@ -309,14 +312,18 @@ class SqliteStore:
 
     def make_transaction(self) -> SqliteTransaction:
         """Returns the object for the transaction that has begun."""
-        self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+        self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids, self._swept)
         return self._tx
 
-    def end_transaction(self) -> None:
-        """Refuses further use of that object."""
+    def end_transaction(self, *, commit: bool) -> None:
+        """Completes what that object has written, if it is to be committed, and refuses further use of it."""
         if self._tx is not None:
-            self._tx.end()
-            self._tx = None
+            try:
+                if commit:
+                    self._tx.commit()
+            finally:
+                self._tx.end()
+                self._tx = None
 
     def transaction(self) -> AbstractContextManager[SqliteTransaction]:
         return _Transaction(self)
@@ -340,7 +347,7 @@ class SqliteStore:
         with store_errors(self.path):
             # Reading what to delete needs no lock; the write lock is held only while it is deleted.
             with self.use:
-                expired = find_expired(self._db, self._surplus, retention, self._now_ms(), limit)
+                expired = find_expired(self._db, self._surplus, self._needed, retention, self._now_ms(), limit)
             if not expired:
                 return 0
             with _Writing(self):
@@ -359,7 +366,7 @@ class SqliteStore:
 
     @property
     def pruning(self) -> bool:
-        return self._surplus.unfinished
+        return self._surplus.unfinished or self._needed.unfinished
 
     # closing
 
@@ -452,8 +459,12 @@ class _Transaction:
                 raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._store.end_transaction()
         with self._errors:
+            try:
+                self._store.end_transaction(commit=error is None)
+            except BaseException as failure:
+                self._writing.__exit__(None, failure, None)
+                raise
             self._writing.__exit__(kind, error, trace)
         self._errors.__exit__(kind, error, trace)
 

@@ -27,7 +27,9 @@ UPDATE chargehand_live t SET claim = $5::bigint, incarnation = $6, node = $7, wo
 FROM picked p, chargehand_job j
 WHERE t.ctid = p.at AND j.seq = t.seq
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
-  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, p.first
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, p.first, t.flow,
+  CASE WHEN NOT p.first THEN (SELECT state FROM chargehand_kept k WHERE k.job = t.seq) END,
+  p.first AND t.expires_at_ms <= {now}
 
 -- name: claim_these
 -- $7 whether the incarnation must have a row.
@@ -37,7 +39,9 @@ FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j, charg
 WHERE t.seq = p.seq AND o.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
   AND (NOT $7::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $4))
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
-  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL, t.flow,
+  CASE WHEN o.started_ms IS NOT NULL THEN (SELECT state FROM chargehand_kept k WHERE k.job = t.seq) END,
+  o.started_ms IS NULL AND t.expires_at_ms <= {now}
 
 -- name: look
 -- What a claim must report of its queue: pauses, the next scheduled job, whether there are limits and suspects, and how
@@ -79,17 +83,23 @@ UPDATE chargehand_live SET waits = 'limit' WHERE seq = ANY ($1::bigint[]) AND cl
 
 -- name: bring_back
 -- Each of these jobs has freed a slot of its key: the next job of the key may be claimed again. The last condition is
--- tested once: without limits of keys, no job is read.
-UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
-  SELECT n.at FROM (
-    SELECT j.queue, {lookup j.limit_key} AS limit_key, count(*) AS free
-    FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq
-      JOIN chargehand_limit l ON l.queue = j.queue
-    WHERE j.limit_key IS NOT NULL AND l.allowed_per_key IS NOT NULL
-      AND EXISTS (SELECT FROM chargehand_limit WHERE allowed_per_key IS NOT NULL) GROUP BY 1, 2) AS f
-  CROSS JOIN LATERAL (
-    SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
-    ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))
+-- tested once: without limits of keys, no job is read. It also returns whether a job may wait for one of these: after the
+-- locks of `settle`, so that nobody overlooks the other. The checkpoint of a job that is done is not needed any more.
+WITH back AS (
+  UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
+    SELECT n.at FROM (
+      SELECT j.queue, {lookup j.limit_key} AS limit_key, count(*) AS free
+      FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq
+        JOIN chargehand_limit l ON l.queue = j.queue
+      WHERE j.limit_key IS NOT NULL AND l.allowed_per_key IS NOT NULL
+        AND EXISTS (SELECT FROM chargehand_limit WHERE allowed_per_key IS NOT NULL) GROUP BY 1, 2) AS f
+    CROSS JOIN LATERAL (
+      SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
+      ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))),
+used AS (
+  DELETE FROM chargehand_kept k WHERE k.job = ANY ($1::bigint[]) AND EXISTS (SELECT FROM chargehand_kept)
+    AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = k.job AND x.state = 'done'))
+SELECT EXISTS (SELECT FROM chargehand_edge WHERE open)
 
 -- name: bring_back_next
 -- As `bring_back`, for jobs that waited: the next one takes their place with the limit of their key, or with its rate.

@@ -121,5 +121,8 @@ known (id, queue, crashes, state, seq) AS (
 SELECT id, queue, crashes, state FROM known WHERE crashes >= $1::int AND state IN ('queued', 'running', 'failed')
 ORDER BY state = 'failed', seq DESC
 
+-- name: flows
+SELECT to_regclass('chargehand_flow') IS NOT NULL
+
 -- name: rated
 SELECT to_regclass('chargehand_start') IS NOT NULL

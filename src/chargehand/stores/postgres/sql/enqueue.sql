@@ -1,6 +1,7 @@
 -- Statements that add jobs. Jobs arrive as one JSON text: lists of values cost the client far more.
 
 -- name: enqueue
+-- Jobs without a share take turns with those that have one, as if they had one of their own.
 -- A job with a parent is added only if that outcome was accepted: `chargehand_end` has the parent as done with the same claim.
 WITH e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
@@ -8,9 +9,11 @@ WITH e AS MATERIALIZED (
     limit_key text, item text, label text, tags text, payload text, parent bigint, claim bigint
   )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label,
     tags, payload, parent, claim, nr)
-  WHERE parent IS NULL
+  WHERE (parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
-      AND x.state = 'done')),
+      AND x.state = 'done'))
+    AND (key IS NULL OR NOT EXISTS (
+      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))),
 made AS (
   INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label, tags,
     created_ms, payload)
@@ -18,13 +21,250 @@ made AS (
     tags, {now}, payload
   FROM e ORDER BY nr
   ON CONFLICT (id) DO NOTHING RETURNING seq, id, queue, rank, key, limit_key, run_at_ms),
+shared AS (
+  SELECT m.*, CASE WHEN EXISTS (
+    SELECT FROM chargehand_live r WHERE r.queue = m.queue AND r.rank = m.rank AND r.share > '') THEN '' END AS share
+  FROM made m WHERE (SELECT EXISTS (SELECT FROM chargehand_live WHERE share IS NOT NULL))),
 due AS (
-  INSERT INTO chargehand_live (seq, place, queue, rank, key, limit_key, waits, run_at_ms)
-  SELECT seq, seq, queue, rank, {lookup key}, {lookup limit_key},
-    CASE WHEN run_at_ms > {now} THEN 'time' END, run_at_ms
-  FROM made ORDER BY seq
+  INSERT INTO chargehand_live (seq, place, queue, rank, key, limit_key, waits, run_at_ms, share)
+  SELECT seq, own, queue, rank, {lookup key}, {lookup limit_key}, CASE WHEN run_at_ms > {now} THEN 'time' END, run_at_ms,
+    share
+  FROM (
+    SELECT seq, seq AS own, queue, rank, key, limit_key, run_at_ms, NULL AS share FROM made
+    WHERE NOT (SELECT EXISTS (SELECT FROM chargehand_live WHERE share IS NOT NULL))
+    UNION ALL
+    SELECT seq, own, queue, rank, key, limit_key, run_at_ms, share FROM {placed shared} AS p) AS placed
+  ORDER BY seq
   ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING RETURNING seq)
 SELECT id FROM made WHERE (seq IN (SELECT seq FROM due)) IS TRUE
+
+-- name: unknown
+-- Those of these ids that belong to no job.
+SELECT id FROM json_array_elements_text($1::json) AS e(id)
+WHERE NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
+  AND NOT EXISTS (SELECT FROM chargehand_alias a WHERE a.id = e.id)
+
+-- name: join_flows
+-- A flow does not end while this lock is held. Nobody waits for it, and other changes of the flow go on.
+SELECT id, ended_ms IS NOT NULL FROM chargehand_flow WHERE id IN (SELECT json_array_elements_text($1::json))
+ORDER BY id FOR KEY SHARE
+
+-- name: add_jobs
+-- The first statement for jobs that have more options than `enqueue` takes. The flow stays empty if it has ended.
+WITH e AS MATERIALIZED (
+  SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
+    id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
+    limit_key text, label text, tags text, payload text, flow text, spawned_by text, share text, sequence text,
+    expires_ms bigint, parent bigint, claim bigint
+  )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
+    payload, flow, spawned_by, share, sequence, expires_ms, parent, claim, nr)
+  WHERE (parent IS NULL
+    OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
+      AND x.state = 'done'))
+    AND (key IS NULL OR NOT EXISTS (
+      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})))
+INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
+  created_ms, payload, flow, parent, share, sequence, expires_at_ms)
+SELECT id, queue, rank, coalesce(run_at_ms, {now} + delay_ms), max_attempts, timeout_ms, key, limit_key, label, tags,
+  {now}, payload, (SELECT f.id FROM chargehand_flow f WHERE f.id = e.flow AND f.ended_ms IS NULL), spawned_by, share,
+  sequence, {now} + expires_ms
+FROM e ORDER BY nr
+ON CONFLICT (id) DO NOTHING
+
+-- name: add_live
+-- Makes the jobs of `add_jobs` live. A job without a live row and an end is one that this transaction has added. `waits` as
+-- `sequence` is replaced by a later statement of the transaction. `error` names what the job was enqueued with that does
+-- not exist.
+WITH new AS (
+  SELECT j.seq, j.queue, j.rank, j.key, j.limit_key, j.run_at_ms, j.flow, j.sequence, j.expires_at_ms,
+    CASE WHEN j.share IS NOT NULL THEN {lookup j.share} WHEN EXISTS (
+      SELECT FROM chargehand_live r WHERE r.queue = j.queue AND r.rank = j.rank AND r.share > '') THEN '' END AS share,
+    e.follows IS TRUE OR e.flow IS NOT NULL AND j.flow IS NULL AS follows,
+    f.arrival IS FALSE AND (e.follows IS TRUE OR e.parent IS NOT NULL
+      AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.flow = f.id)) AS led,
+    f.place AS flow_place,
+    CASE WHEN e.flow IS NOT NULL AND j.flow IS NULL THEN e.flow WHEN e.follows AND e.parent IS NOT NULL THEN (
+      SELECT a.id FROM json_array_elements_text(e.after) AS a(id)
+      WHERE NOT EXISTS (SELECT FROM chargehand_job p WHERE p.id = a.id)
+        AND NOT EXISTS (SELECT FROM chargehand_alias p WHERE p.id = a.id) LIMIT 1) END AS lacks
+  FROM json_to_recordset($2::json) AS e(id text, flow text, follows boolean, parent bigint, after json)
+    JOIN chargehand_job j ON j.id = e.id LEFT JOIN chargehand_flow f ON f.id = j.flow
+  WHERE NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = j.seq)
+    AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.seq = j.seq))
+INSERT INTO chargehand_live (seq, place, queue, rank, key, limit_key, waits, run_at_ms, flow, share, expires_at_ms, error)
+SELECT seq, CASE WHEN led THEN coalesce(flow_place, first_value(own) OVER (PARTITION BY flow ORDER BY seq)) ELSE own END,
+  queue, rank, {lookup key}, {lookup limit_key},
+  CASE WHEN sequence IS NOT NULL THEN 'sequence' WHEN follows THEN 'jobs' WHEN run_at_ms > {now} THEN 'time' END,
+  run_at_ms, flow, share, expires_at_ms, lacks
+FROM {placed new} AS p
+ORDER BY seq
+ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING
+RETURNING (SELECT id FROM chargehand_job j WHERE j.seq = chargehand_live.seq)
+
+-- name: place_flows
+-- The place of a flow is that of its first job.
+UPDATE chargehand_flow f SET place = (SELECT place FROM chargehand_live t WHERE t.flow = f.id ORDER BY seq LIMIT 1)
+WHERE id IN (SELECT json_array_elements_text($1::json)) AND place IS NULL
+
+-- name: add_edges
+-- A predecessor that this transaction has added cannot have ended; every other one is looked at later, and not locked here.
+-- A number below 0 stands for a predecessor that does not exist, 0 for a flow that does not, or has ended. A job that
+-- has edges already was added before.
+WITH e AS MATERIALIZED (
+  SELECT j.seq, j.flow IS NULL AND e.flow IS NOT NULL AS outside, e.strict, coalesce(e.after, '[]') AS after
+  FROM json_to_recordset($1::json) AS e(id text, flow text, strict boolean, after json, follows boolean)
+    JOIN chargehand_job j ON j.id = e.id
+  WHERE (e.follows OR e.flow IS NOT NULL)
+    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = j.seq AND waits IN ('jobs', 'sequence'))
+    AND NOT EXISTS (SELECT FROM chargehand_edge g WHERE g.job = j.seq))
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+SELECT e.seq, coalesce(p.seq, (SELECT job FROM chargehand_alias WHERE id = a.id), -a.nr), a.nr - 1, coalesce(e.strict, true),
+  true, (p.xmin = pg_current_xact_id()::xid
+    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = p.seq)) IS NOT TRUE
+FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORDINALITY AS a(id, nr)
+  LEFT JOIN chargehand_job p ON p.id = a.id
+UNION ALL
+SELECT seq, 0, -2, true, true, true FROM e WHERE outside
+ON CONFLICT DO NOTHING
+
+-- name: spawn
+-- What waits for a job waits for its children, too. A follower of which it is not known yet is looked at later.
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+SELECT g.job, c.seq, g.nr, g.strict, true, false
+FROM json_to_recordset($1::json) AS e(id text, parent bigint, spawned_by text)
+  JOIN chargehand_job c ON c.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
+WHERE e.spawned_by IS NOT NULL AND g.open AND NOT g.due AND g.nr >= 0
+  AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = c.seq)
+ON CONFLICT DO NOTHING
+
+-- name: spawn_taken
+-- As `spawn`, for children whose key another job has: it does the same, unless it waits for the follower.
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+SELECT g.job, a.job, g.nr, g.strict, true, true
+FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
+  JOIN chargehand_alias a ON a.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
+WHERE e.spawned_by IS NOT NULL AND g.open AND NOT g.due AND g.nr >= 0
+  AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)
+  AND NOT EXISTS (
+    WITH RECURSIVE r(seq) AS (
+      SELECT a.job UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
+    SELECT FROM r WHERE r.seq = g.job)
+ON CONFLICT DO NOTHING
+
+-- name: refuse_circles
+-- A child that would wait, through others, for a job that waits for the child fails: neither could ever run.
+WITH RECURSIVE n AS MATERIALIZED (
+  SELECT j.seq, e.spawned_by FROM json_to_recordset($1::json) AS e(id text, spawned_by text, follows boolean)
+    JOIN chargehand_job j ON j.id = e.id JOIN chargehand_live t ON t.seq = j.seq
+  WHERE e.follows AND e.spawned_by IS NOT NULL AND t.waits IN ('jobs', 'sequence')),
+r(start, seq) AS (
+  SELECT n.seq, g.predecessor FROM n JOIN chargehand_edge g ON g.job = n.seq WHERE g.open
+  UNION
+  SELECT r.start, g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open),
+c AS MATERIALIZED (SELECT n.seq, n.spawned_by FROM n WHERE EXISTS (SELECT FROM r WHERE r.start = n.seq AND r.seq = n.seq)),
+named AS (UPDATE chargehand_live t SET error = c.spawned_by FROM c WHERE t.seq = c.seq)
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due) SELECT seq, 0, -3, true, true, true FROM c
+
+-- name: add_sequences
+INSERT INTO chargehand_sequence (queue, sequence, job)
+SELECT DISTINCT queue, {lookup sequence}, 0 FROM json_to_recordset($1::json) AS e(queue text, sequence text)
+WHERE sequence IS NOT NULL ORDER BY 1, 2
+ON CONFLICT DO NOTHING
+
+-- name: lock_sequences
+-- The order within a sequence is the order of these locks, and so of the commits.
+SELECT FROM chargehand_sequence s
+WHERE (queue, sequence) IN (
+  SELECT queue, {lookup sequence} FROM json_to_recordset($1::json) AS e(queue text, sequence text)
+  WHERE sequence IS NOT NULL)
+ORDER BY queue, sequence FOR UPDATE
+
+-- name: follow_sequence
+-- A new job of a sequence waits for the one before it, which was added here, or else is looked at later.
+WITH n AS MATERIALIZED (
+  SELECT j.seq, s.queue, s.sequence, s.job AS last, lag(j.seq) OVER (PARTITION BY s.queue, s.sequence ORDER BY j.seq) AS before
+  FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id
+    JOIN chargehand_live t ON t.seq = j.seq JOIN chargehand_sequence s ON s.queue = j.queue AND s.sequence = {lookup j.sequence}
+  WHERE t.waits = 'sequence'),
+edges AS (
+  INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+  SELECT seq, coalesce(before, last), -1, false, true, before IS NULL FROM n
+  WHERE before IS NOT NULL OR last > 0 AND last NOT IN (SELECT seq FROM n)
+  ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = excluded.due)
+UPDATE chargehand_sequence s SET job = l.seq
+FROM (SELECT queue, sequence, max(seq) AS seq FROM n GROUP BY 1, 2) AS l
+WHERE s.queue = l.queue AND s.sequence = l.sequence
+
+-- name: break_cycles
+-- A job of a sequence does not wait for one that waits for it, such as a child for a follower of what spawned it.
+WITH RECURSIVE n AS MATERIALIZED (
+  SELECT j.seq FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id),
+r(start, seq) AS (
+  SELECT g.job, g.predecessor FROM n JOIN chargehand_edge g ON g.job = n.seq WHERE g.nr = -1 AND g.open
+  UNION
+  SELECT r.start, g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
+DELETE FROM chargehand_edge WHERE nr = -1 AND job IN (SELECT start FROM r WHERE seq = start)
+
+-- name: wait
+-- Whether a job of a sequence waits is known only now.
+UPDATE chargehand_live t SET waits = CASE
+  WHEN EXISTS (SELECT FROM chargehand_edge g WHERE g.job = t.seq AND g.open) THEN 'jobs' WHEN run_at_ms > {now} THEN 'time' END
+WHERE waits = 'sequence'
+  AND seq IN (SELECT j.seq FROM json_to_recordset($2::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id)
+
+-- name: cancel_added
+-- Jobs that were added to a flow that is being cancelled are cancelled, too.
+WITH h AS MATERIALIZED (
+  SELECT t.* FROM json_to_recordset($2::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id
+    JOIN chargehand_flow f ON f.id = j.flow JOIN chargehand_live t ON t.seq = j.seq
+  WHERE f.cancel_ms IS NOT NULL AND t.claim IS NULL),
+gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
+edges AS (
+  UPDATE chargehand_edge SET due = true WHERE open AND predecessor = ANY (ARRAY(SELECT seq FROM h)))
+INSERT INTO chargehand_end (seq, finished_ms, run_at_ms, attempts, crashes, interruptions, queue, state, reason, flow)
+SELECT seq, {now}, run_at_ms, 0, 0, 0, queue, 'cancelled', 'cancelled', flow FROM h
+
+-- name: once
+-- Takes a key for a time, for a job that was added. Returns nothing if another job has taken it meanwhile.
+INSERT INTO chargehand_once (queue, key, until_ms, job) VALUES ($2, {lookup $3::text}, {now} + $4::bigint, $5)
+ON CONFLICT (queue, key) DO UPDATE SET until_ms = excluded.until_ms, job = excluded.job
+WHERE chargehand_once.until_ms <= {now} OR chargehand_once.job = excluded.job
+RETURNING job
+
+-- name: once_by
+-- The job for which a key is taken for a time.
+SELECT job FROM chargehand_once WHERE queue = $2 AND key = {lookup $3::text} AND until_ms > {now}
+
+-- name: withdraw
+-- Removes a job that was added although its key was taken meanwhile.
+WITH j AS (DELETE FROM chargehand_job WHERE id = $1 RETURNING seq),
+live AS (DELETE FROM chargehand_live WHERE seq IN (SELECT seq FROM j)),
+tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM j))
+DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM j)
+
+-- name: holder
+-- The job that has a key, and whether it can be changed. Nobody claims it while this transaction lasts.
+SELECT j.id, t.seq, t.claim IS NULL FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+WHERE t.queue = $1 AND t.key = {lookup $2::text} FOR UPDATE OF t
+
+-- name: replace
+WITH e AS MATERIALIZED (
+  SELECT coalesce(run_at_ms, {now} + delay_ms) AS at, {now} + expires_ms AS expires_at_ms, payload, label, tags
+  FROM json_to_record($2::json) AS e(run_at_ms bigint, delay_ms bigint, expires_ms bigint, payload text, label text, tags text)),
+job AS (
+  UPDATE chargehand_job j SET payload = e.payload, label = e.label, tags = e.tags, run_at_ms = e.at,
+    expires_at_ms = e.expires_at_ms
+  FROM e WHERE j.seq = $3::bigint),
+tags AS (DELETE FROM chargehand_tag WHERE job = $3::bigint)
+UPDATE chargehand_live t SET run_at_ms = e.at, expires_at_ms = e.expires_at_ms,
+  waits = CASE WHEN waits = 'jobs' THEN 'jobs' WHEN e.at > {now} THEN 'time' WHEN waits = 'limit' THEN 'limit' END
+FROM e WHERE t.seq = $3::bigint
+
+-- name: accepted
+-- Those of these outcomes that were accepted as done.
+SELECT x.seq, x.claim FROM json_to_recordset($1::json) AS e(parent bigint, claim bigint)
+  JOIN chargehand_end x ON x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
+WHERE x.state = 'done'
 
 -- name: tidy
 -- Removes the jobs that `enqueue` wrote although their key is taken.
@@ -41,6 +281,12 @@ FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e
 WHERE j.tags IS NOT NULL
 ON CONFLICT DO NOTHING
 
+-- name: tag_one
+INSERT INTO chargehand_tag (tag, job)
+SELECT DISTINCT tag, seq FROM chargehand_job CROSS JOIN LATERAL json_array_elements_text(tags::json) AS tag
+WHERE seq = $1::bigint
+ON CONFLICT DO NOTHING
+
 -- name: alias
 INSERT INTO chargehand_alias (id, job)
 SELECT e.id, t.seq
@@ -51,13 +297,17 @@ WHERE e.key IS NOT NULL AND NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id 
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim))
 ON CONFLICT DO NOTHING
 
+-- name: alias_to
+INSERT INTO chargehand_alias (id, job) SELECT $1, seq FROM chargehand_job WHERE id = $2 ON CONFLICT DO NOTHING
+
 -- name: taken
 -- The job that has the id, or the key; null if the holder of the key has ended meanwhile.
 SELECT coalesce(
   (SELECT j.id FROM chargehand_job j WHERE j.id = e.id),
-  (SELECT j.id FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq 
-    WHERE t.queue = e.queue AND t.key = {lookup e.key}))
-FROM ROWS FROM (json_to_recordset($1::json) AS (id text, queue text, key text))
+  (SELECT j.id FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+    WHERE t.queue = e.queue AND t.key = {lookup e.key}),
+  (SELECT o.job FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))
+FROM ROWS FROM (json_to_recordset($2::json) AS (id text, queue text, key text))
   WITH ORDINALITY AS e(id, queue, key, nr)
 ORDER BY nr
 

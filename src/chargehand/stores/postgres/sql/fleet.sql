@@ -16,7 +16,9 @@ VALUES ($3, $2, {now}, $4::int, $5, $6::int)
 ON CONFLICT DO NOTHING RETURNING incarnation
 
 -- name: beat
-UPDATE chargehand_node SET beat = beat + 1, backend = $2::int WHERE incarnation = $1 RETURNING beat
+-- Returns, too, whether edges must be looked at.
+UPDATE chargehand_node SET beat = beat + 1, backend = $2::int WHERE incarnation = $1
+RETURNING beat, EXISTS (SELECT FROM chargehand_edge WHERE due)
 
 -- name: others
 SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend),

@@ -19,9 +19,9 @@ FROM json_populate_recordset(NULL::chargehand_attempt, $1::json) WITH ORDINALITY
 
 -- name: add_live
 INSERT INTO chargehand_live (seq, run_at_ms, started_ms, cancel_ms, retried_ms, place, rank, attempts, crashes,
-  interruptions, waits, queue, key, limit_key, error, failed_in)
+  interruptions, waits, queue, key, limit_key, error, failed_in, flow, share, expires_at_ms)
 SELECT seq, run_at_ms, started_ms, cancel_ms, retried_ms, coalesce(place, seq), rank, attempts, crashes, interruptions,
-  waits, queue, {lookup key}, {lookup limit_key}, error, failed_in
+  waits, queue, {lookup key}, {lookup limit_key}, error, failed_in, flow, {lookup share}, expires_at_ms
 FROM json_populate_recordset(NULL::chargehand_live, $1::json)
 
 -- name: add_starts

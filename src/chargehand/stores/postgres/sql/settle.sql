@@ -11,7 +11,7 @@ WITH e AS MATERIALIZED (
   ORDER BY seq),  -- as everybody locks these rows
 h AS MATERIALIZED (
   SELECT e.seq, e.claim, e.delay_ms, e.result, e.error, e.failures, e.worker, e.pid, e.duration_ms, e.outcome,
-    t.queue, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
+    t.queue, t.flow, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
     t.attempts + coalesce(e.failures, 0) AS attempts, t.crashes + coalesce(e.crashes, 0) AS crashes,
     t.interruptions + coalesce(e.interruptions, 0) AS interruptions, coalesce(e.failed_in, t.failed_in) AS failed_in,
     CASE WHEN e.state = 'queued' AND t.cancel_ms IS NOT NULL THEN 'cancelled' ELSE e.state END AS becomes,
@@ -28,15 +28,15 @@ back AS (
   FROM h WHERE t.seq = h.seq AND h.becomes = 'queued'),
 fin AS (
   INSERT INTO chargehand_end (seq, claim, finished_ms, started_ms, run_at_ms, duration_ms, cancel_ms, retried_ms,
-    attempts, crashes, interruptions, pid, queue, state, node, worker, reason, failed_in, progress, result, error)
+    attempts, crashes, interruptions, pid, queue, flow, state, node, worker, reason, failed_in, progress, result, error)
   SELECT seq, claim, {now}, started_ms, run_at_ms, duration_ms, cancel_ms, retried_ms, attempts, crashes, interruptions,
-    pid, queue, becomes, $3, worker, reason, failed_in, progress, result, error
+    pid, queue, flow, becomes, $3, worker, reason, failed_in, progress, result, error
   FROM h WHERE becomes <> 'queued'),
 att AS (
   INSERT INTO chargehand_attempt (job, claim, started_ms, duration_ms, pid, node, worker, outcome, error)
   SELECT seq, claim, {now} - duration_ms, duration_ms, pid, $3, worker, outcome, error
   FROM h WHERE outcome IS NOT NULL AND (becomes <> 'done' OR outcome <> 'done') ON CONFLICT DO NOTHING)
-SELECT seq, claim FROM h
+SELECT seq, claim, becomes, flow FROM h
 
 -- name: holds
 SELECT 1 FROM chargehand_live WHERE seq = $1::bigint AND claim IS NOT DISTINCT FROM $2::bigint
@@ -75,14 +75,14 @@ h AS MATERIALIZED (
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h WHERE claim IS NULL))),
 fin AS (
   INSERT INTO chargehand_end (seq, finished_ms, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes,
-    interruptions, queue, state, reason, failed_in, progress, error)
-  SELECT seq, {now}, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes, interruptions, queue, 'cancelled',
-    'cancelled', failed_in, progress, error
+    interruptions, queue, flow, state, reason, failed_in, progress, error)
+  SELECT seq, {now}, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes, interruptions, queue, flow,
+    'cancelled', 'cancelled', failed_in, progress, error
   FROM h WHERE claim IS NULL),
 marked AS (
   UPDATE chargehand_live t SET cancel_ms = coalesce(t.cancel_ms, {now}) FROM h
   WHERE t.seq = h.seq AND h.claim IS NOT NULL)
-SELECT id, claim IS NULL, coalesce(claim, 0), queue, seq FROM h ORDER BY nr
+SELECT id, claim IS NULL, coalesce(claim, 0), queue, seq, flow FROM h ORDER BY nr
 
 -- name: lock_of
 -- The lock of the limited queues of these jobs; see `lock`.
@@ -93,31 +93,114 @@ ORDER BY queue FOR UPDATE
 SELECT t.seq, t.queue, t.node, t.incarnation, t.worker, greatest(0, {now} - t.started_ms)
 FROM chargehand_job j JOIN chargehand_live t ON t.seq = j.seq WHERE j.id = $2 AND t.claim = $3::bigint FOR UPDATE OF t
 
--- name: retry
--- The row is locked first: the job may be about to be deleted.
-WITH ended AS MATERIALIZED (
-  SELECT j.*, x.started_ms FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
-  WHERE j.id = $2 AND x.state IN ('failed', 'cancelled') FOR UPDATE OF x),
-made AS (
-  INSERT INTO chargehand_live (seq, place, rank, queue, key, limit_key, run_at_ms, retried_ms, started_ms)
-  SELECT seq, seq, rank, queue, {lookup key}, {lookup limit_key}, {now}, {now}, started_ms FROM ended
+-- name: lock_with_followers
+-- Locks jobs, and those that fail with them. Jobs that wait for others come last: an outcome has its own job locked while
+-- it looks at such ones.
+WITH RECURSIVE n(seq) AS (
+  SELECT seq FROM chargehand_job WHERE id = ANY ($1::text[])
+  UNION
+  SELECT g.job FROM n JOIN chargehand_edge g ON g.predecessor = n.seq WHERE g.open AND g.strict)
+SELECT seq FROM chargehand_live WHERE seq IN (SELECT seq FROM n) ORDER BY waits IS NOT DISTINCT FROM 'jobs', seq FOR UPDATE
+
+-- name: expire
+WITH h AS MATERIALIZED (
+  SELECT * FROM chargehand_live
+  WHERE expires_at_ms <= {now} AND claim IS NULL AND started_ms IS NULL
+  ORDER BY expires_at_ms LIMIT $2::bigint FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
+fin AS (
+  INSERT INTO chargehand_end (seq, finished_ms, run_at_ms, retried_ms, attempts, crashes, interruptions, queue, flow, state,
+    reason)
+  SELECT seq, {now}, run_at_ms, retried_ms, attempts, crashes, interruptions, queue, flow, 'cancelled', 'expired' FROM h)
+SELECT seq, flow FROM h
+
+-- name: keep
+-- Checkpoints of jobs whose claims hold.
+INSERT INTO chargehand_kept (job, state)
+SELECT seq, kept FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint, kept text)
+WHERE kept IS NOT NULL
+  AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.claim)
+ON CONFLICT (job) DO UPDATE SET state = excluded.state
+
+-- name: bad
+-- Those of these jobs ($1) that have failed or were cancelled, and all that failed because of them. The rows are locked:
+-- a job may be about to be deleted.
+WITH RECURSIVE n(seq) AS (
+  SELECT unnest($1::bigint[])
+  UNION
+  SELECT g.job FROM n JOIN chargehand_edge g ON g.predecessor = n.seq JOIN chargehand_end x ON x.seq = g.job
+  WHERE g.strict AND x.state = 'failed' AND x.reason = 'predecessor')
+SELECT j.seq, j.id, j.queue, j.key, x.flow
+FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
+WHERE j.seq IN (SELECT seq FROM n) AND x.state IN ('failed', 'cancelled') ORDER BY j.seq FOR UPDATE OF x
+
+-- name: numbers_of
+SELECT id, seq FROM chargehand_job WHERE id = ANY ($1::text[])
+
+-- name: key_holders
+-- The jobs that have these keys; null: none.
+SELECT (SELECT j.id FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+  WHERE t.queue = e.queue AND t.key = {lookup e.key})
+FROM ROWS FROM (json_to_recordset($1::json) AS (queue text, key text)) WITH ORDINALITY AS e(queue, key, nr)
+ORDER BY nr
+
+-- name: needs
+-- The predecessors of these jobs without which they fail, and that did not end well or do not exist.
+SELECT g.job, g.predecessor FROM chargehand_edge g
+WHERE g.job = ANY ($1::bigint[]) AND g.strict
+  AND (g.predecessor <= 0 OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = g.predecessor AND x.state <> 'done'))
+
+-- name: revive
+-- Counters begin anew, the checkpoint stays. A job that a person names ($3) does not wait for its time.
+WITH made AS (
+  INSERT INTO chargehand_live (seq, place, rank, queue, key, limit_key, run_at_ms, retried_ms, started_ms, flow, share,
+    waits)
+  SELECT j.seq, CASE WHEN f.arrival IS FALSE AND (j.parent IS NOT NULL OR EXISTS (
+      SELECT FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0)) THEN coalesce(f.place, j.seq) ELSE j.seq END,
+    j.rank, j.queue, {lookup j.key}, {lookup j.limit_key},
+    CASE WHEN j.seq = ANY ($3::bigint[]) THEN {now} ELSE greatest(x.run_at_ms, {now}) END, {now}, x.started_ms, j.flow,
+    {lookup j.share}, CASE WHEN j.sequence IS NOT NULL THEN 'sequence'
+      WHEN x.run_at_ms > {now} AND j.seq <> ALL ($3::bigint[]) THEN 'time' END
+  FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq LEFT JOIN chargehand_flow f ON f.id = j.flow
+  WHERE j.seq = ANY ($2::bigint[]) ORDER BY j.seq
   ON CONFLICT DO NOTHING RETURNING seq),
 gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
 SELECT seq FROM made
 
--- name: retriable
-SELECT j.queue, j.key FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
-WHERE j.id = $1 AND x.state IN ('failed', 'cancelled')
+-- name: wait_again
+-- Jobs that were queued again wait for those of their predecessors that have not ended. In a sequence, they wait again for
+-- what they waited for when they ended, and `follow_sequence` lets them wait for each other and for the last one.
+WITH g AS (
+  UPDATE chargehand_edge g SET open = true, due = true
+  WHERE job = ANY ($1::bigint[]) AND (nr >= 0 OR nr = -1 AND open AND predecessor <> ALL ($1::bigint[]))
+    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)
+  RETURNING job),
+old AS (
+  DELETE FROM chargehand_edge g WHERE job = ANY ($1::bigint[]) AND nr = -1 AND (predecessor = ANY ($1::bigint[])
+    OR NOT open OR NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)))
+UPDATE chargehand_live SET waits = 'jobs' WHERE seq IN (SELECT job FROM g) AND waits IS DISTINCT FROM 'sequence'
+
+-- name: not_revived
+UPDATE chargehand_end SET error = $2 WHERE seq = $1::bigint
+
+-- name: sequences_of
+SELECT id, queue, sequence FROM chargehand_job WHERE seq = ANY ($1::bigint[]) AND sequence IS NOT NULL ORDER BY seq
 
 -- name: delete
 WITH gone AS (
   DELETE FROM chargehand_end x USING chargehand_job j WHERE j.seq = x.seq AND j.id = ANY ($1::text[])
-  RETURNING x.seq, j.id),
+  RETURNING x.seq, j.id, x.flow),
 jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
 attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
 tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
-aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone))
-SELECT id FROM gone ORDER BY seq
+aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone)),
+kept AS (DELETE FROM chargehand_kept WHERE job IN (SELECT seq FROM gone)),
+own_edges AS (DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM gone)),
+edges AS (DELETE FROM chargehand_edge WHERE predecessor IN (SELECT seq FROM gone)),
+sequences AS (
+  DELETE FROM chargehand_sequence s USING chargehand_job j WHERE j.seq IN (SELECT seq FROM gone) AND s.queue = j.queue
+    AND s.sequence = {lookup j.sequence} AND s.job = j.seq)
+SELECT id, flow FROM gone ORDER BY seq
 
 -- name: recurring_known
 SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring ORDER BY name COLLATE "C" FOR UPDATE

@@ -20,11 +20,13 @@ SELECT pg_current_snapshot()::text, pg_current_xact_id()::text,
   pg_notify('chargehand_' || to_regclass('chargehand_live')::oid::text, $1)
 
 -- name: look
--- Those of the queues ($2) that have jobs which are due, or will be within so many ms ($3).
+-- Those of the queues ($2) that have jobs which are due, or will be within so many ms ($3), or may be when edges were looked
+-- at.
 SELECT queue FROM unnest($2::text[]) AS e(queue)
 WHERE EXISTS (SELECT FROM chargehand_live t WHERE t.queue = e.queue AND claim IS NULL AND waits IS NULL)
   OR EXISTS (SELECT FROM chargehand_live t
     WHERE t.queue = e.queue AND waits = 'time' AND run_at_ms <= {now} + $3::bigint)
+  OR EXISTS (SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.due AND t.queue = e.queue)
 
 -- name: settings
 SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(name, value)
@@ -79,17 +81,45 @@ WHERE queue = $1 AND state = $2 AND (finished_ms, seq) < ($3::bigint, $4::bigint
 ORDER BY finished_ms DESC, seq DESC LIMIT 1 OFFSET $5::bigint
 
 -- name: oldest
-SELECT seq FROM chargehand_end WHERE queue = $1 AND state = $2 AND (finished_ms, seq) <= ($3::bigint, $4::bigint)
-ORDER BY finished_ms, seq LIMIT $5::bigint
+-- The oldest jobs after a position, and whether each can be deleted: no job that lives has it as predecessor, and its flow
+-- has ended.
+SELECT x.finished_ms, x.seq, NOT EXISTS (
+    SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.predecessor = x.seq AND g.nr >= 0)
+  AND (x.flow IS NULL OR EXISTS (SELECT FROM chargehand_flow f WHERE f.id = x.flow AND f.ended_ms IS NOT NULL)
+    OR NOT EXISTS (SELECT FROM chargehand_flow f WHERE f.id = x.flow))
+FROM chargehand_end x
+WHERE queue = $1 AND state = $2 AND (finished_ms, seq) <= ($3::bigint, $4::bigint) AND (finished_ms, seq) > ($5::bigint, $6::bigint)
+ORDER BY finished_ms, seq LIMIT $7::bigint
 
 -- name: prune_jobs
--- Leaves out jobs that were retried meanwhile.
-WITH gone AS (DELETE FROM chargehand_end WHERE seq = ANY ($1::bigint[]) RETURNING seq),
+-- Leaves out jobs that were retried meanwhile, or that others follow now.
+WITH gone AS (
+  DELETE FROM chargehand_end x WHERE seq = ANY ($1::bigint[]) AND NOT EXISTS (
+    SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.predecessor = x.seq AND g.nr >= 0)
+  RETURNING seq, flow),
 jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
 attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
 tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
-aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone))
-SELECT count(*) FROM gone
+aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone)),
+kept AS (DELETE FROM chargehand_kept WHERE job IN (SELECT seq FROM gone)),
+own_edges AS (DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM gone)),
+edges AS (DELETE FROM chargehand_edge WHERE predecessor IN (SELECT seq FROM gone)),
+sequences AS (
+  DELETE FROM chargehand_sequence s USING chargehand_job j WHERE j.seq IN (SELECT seq FROM gone) AND s.queue = j.queue
+    AND s.sequence = {lookup j.sequence} AND s.job = j.seq)
+SELECT flow, count(*) FROM gone GROUP BY flow
+
+-- name: prune_flows
+-- Flows that have lost their last job, and those that had none and are too old.
+DELETE FROM chargehand_flow f
+WHERE ended_ms IS NOT NULL AND (id = ANY ($2::text[]) OR seq IN (
+    SELECT seq FROM chargehand_flow WHERE place IS NULL AND ended_ms < {now} - $3::bigint ORDER BY ended_ms LIMIT $4::bigint))
+  AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.flow = f.id)
+  AND NOT EXISTS (SELECT FROM chargehand_live t WHERE t.flow = f.id)
+
+-- name: prune_once
+DELETE FROM chargehand_once WHERE (queue, key) IN (
+  SELECT queue, key FROM chargehand_once WHERE until_ms <= {now} ORDER BY until_ms LIMIT $2::bigint)
 
 -- name: prune_crashes
 -- The newest report to delete is the first beyond the count ($3), or else the newest that is too old ($2).

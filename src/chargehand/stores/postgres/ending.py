@@ -1,0 +1,77 @@
+"""Ends flows in PostgreSQL when their last job has ended; `model.flows` decides how. Part of a transaction."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import StoreBusy
+from chargehand.ids import NewIds
+from chargehand.model.flows import FlowCounts, FlowEnd, end_of, job_of_end
+from chargehand.model.job import NewJob
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.edges import Effects, patience
+from chargehand.stores.postgres.session import Session
+
+_SQL = statements.load("flows")
+_job = msgspec.json.Decoder(NewJob)
+
+
+class Ending:
+    """Ends flows, and enqueues the jobs that they name for their ends."""
+
+    def __init__(
+        self,
+        db: Session,
+        now: int | None,
+        new_ids: NewIds,
+        effects: Effects,
+        enqueue: Callable[[Sequence[NewJob]], object],
+    ) -> None:
+        self._db, self._now, self._new_ids = db, now, new_ids
+        self._effects, self._enqueue = effects, enqueue
+
+    def end(self, flows: Collection[str]) -> None:
+        """Ends those of these flows that have no live job.
+
+        A flow that another transaction has locked, or adds jobs to, is left to that one, or to a sweep.
+        """
+        if not flows:
+            return
+        try:
+            with self._db.attempt(patience(self._db)):
+                running = [str(flow) for (flow,) in self._db.rows(_SQL["lock_flows"], (sorted(flows),))]
+        except StoreBusy:
+            return
+        # A statement after the lock: it sees the ends that others have committed before they gave the lock free.
+        rows = self._db.rows(_SQL["ended"], (self._now, running)) if running else []
+        if not rows:
+            return
+        counts, reasons = self._count([row[0] for row in rows])
+        for flow, name, created_ms, cancelled, number, on_end, now_ms in rows:
+            end = end_of(
+                flow, name, FlowCounts(**counts.get(flow, {})), reasons.get(flow, {}), cancelled=cancelled, end=number,
+                created_ms=created_ms, ended_ms=now_ms,
+            )  # fmt: skip
+            job_id = None if on_end is None else self._call(_job.decode(on_end), end)
+            self._db.send(_SQL["end"], (flow, now_ms, number, end.state, job_id))
+            self._effects.ended_flows.append(flow)
+
+    def _count(self, flows: Sequence[str]) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+        """Returns how many jobs of each flow are in each state, and how many ended badly for each reason."""
+        counts: dict[str, dict[str, int]] = {}
+        reasons: dict[str, dict[str, int]] = {}
+        rows: list[tuple[Any, ...]] = self._db.rows(_SQL["count_ends"], (list(flows),))
+        for flow, state, reason, count in rows:
+            for found, name in ((counts, state), (reasons, reason)):
+                if name is not None:
+                    of_flow = found.setdefault(flow, {})
+                    of_flow[name] = of_flow.get(name, 0) + int(count)
+        return counts, reasons
+
+    def _call(self, on_end: NewJob, end: FlowEnd) -> str:
+        """Enqueues the job that a flow names for its end. Returns its id."""
+        job = job_of_end(on_end, end, next(self._new_ids(1)))
+        self._enqueue([job])
+        self._effects.woken.add(job.queue)
+        return job.id

@@ -1,0 +1,56 @@
+"""Writes flows to PostgreSQL: begins, ends, cancels, retries and deletes them. `model.flows` decides.
+
+Part of a transaction: it neither begins nor ends one.
+"""
+
+from chargehand.errors import Conflict, FlowNotFound
+from chargehand.model.flows import FlowCancelled, NewFlow, why_no_flow
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.adding import begin_values
+from chargehand.stores.postgres.edges import Effects
+from chargehand.stores.postgres.jobs import PostgresJobs
+from chargehand.stores.postgres.session import Session
+from chargehand.stores.postgres.sweeping import Sweeper
+
+_SQL = statements.load("flows")
+
+
+class PostgresFlows:
+    """Implements `chargehand.store.FlowWriting`."""
+
+    def __init__(self, db: Session, now: int | None, jobs: PostgresJobs, effects: Effects, sweeper: Sweeper) -> None:
+        self._db, self._now = db, now
+        self._jobs, self._effects, self._sweeper = jobs, effects, sweeper
+
+    def begin(self, flow: NewFlow) -> None:
+        if self._db.rows(_SQL["begin"], begin_values(flow, self._now)):
+            self._jobs.begun.add(flow.id)
+
+    def cancel(self, flow_id: str) -> FlowCancelled:
+        if self._change(flow_id):
+            return FlowCancelled(0)
+        self._db.send(_SQL["cancel"], (self._now, flow_id))
+        ids = [str(job_id) for (job_id,) in self._db.rows(_SQL["live_of"], (flow_id,))]
+        found = self._jobs.cancel(ids)
+        return FlowCancelled(sum(each.at_once for each in found), tuple(each for each in found if not each.at_once))
+
+    def retry(self, flow_id: str) -> list[str]:
+        self._change(flow_id)
+        self._db.send(_SQL["uncancel"], (flow_id,))
+        return self._jobs.revive([int(seq) for (seq,) in self._db.rows(_SQL["bad_of"], (flow_id,))])
+
+    def delete(self, flow_id: str, limit: int) -> bool:
+        if not self._change(flow_id):
+            raise Conflict(f"flow {flow_id} has not ended: cancel it first")
+        ids = [str(job_id) for (job_id,) in self._db.rows(_SQL["ended_of"], (flow_id, limit))]
+        self._jobs.delete(ids)
+        return bool(self._db.rows(_SQL["delete_flow"], (flow_id,)))
+
+    def sweep(self, limit: int) -> int:
+        return self._sweeper.sweep(self._jobs, self._effects, limit)
+
+    def _change(self, flow_id: str) -> bool:
+        """Locks the flow. Returns whether it has ended. Raises FlowNotFound."""
+        for ended, _ in self._db.rows(_SQL["change"], (flow_id,)):
+            return bool(ended)
+        raise FlowNotFound(why_no_flow(flow_id, ended=False))

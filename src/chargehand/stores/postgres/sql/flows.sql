@@ -1,0 +1,190 @@
+-- Statements about edges (who waits for whom) and flows. Lists of numbers arrive as bigint[].
+
+-- name: close
+-- Follows `settle`: closes the edges to jobs that have ended with these claims ($1, $2), and locks their followers. Edges of
+-- a follower that somebody else has locked, and of one that fails, become due. It waits for nobody, and returns whether
+-- there are edges to be looked at.
+WITH x AS MATERIALIZED (
+  SELECT x.seq, x.state FROM unnest($1::bigint[], $2::bigint[]) AS e(seq, claim) CROSS JOIN LATERAL (
+    SELECT seq, state FROM chargehand_end WHERE seq = e.seq AND claim IS NOT DISTINCT FROM e.claim) AS x),
+w AS MATERIALIZED (
+  SELECT g.job, g.predecessor, g.nr, g.strict AND x.state <> 'done' AS fails
+  FROM x JOIN chargehand_edge g ON g.predecessor = x.seq WHERE g.open AND NOT g.due),
+held AS MATERIALIZED (
+  SELECT seq FROM chargehand_live WHERE seq IN (SELECT job FROM w) AND waits = 'jobs' ORDER BY seq FOR UPDATE SKIP LOCKED),
+c AS (
+  UPDATE chargehand_edge g SET open = NOT d.ends, due = NOT d.ends
+  FROM (SELECT w.*, NOT fails AND job IN (SELECT seq FROM held) AS ends FROM w) AS d
+  WHERE g.job = d.job AND g.nr = d.nr AND g.predecessor = d.predecessor RETURNING g.due)
+SELECT coalesce(bool_or(due), false) OR EXISTS (SELECT FROM chargehand_edge WHERE due) FROM c
+
+-- name: release
+-- Lets those followers of these jobs ($2), and those of the jobs themselves ($3), be claimed that wait for none any more.
+-- In a statement of its own after the followers were locked: it must see what others have closed before.
+UPDATE chargehand_live t SET error = NULL, waits = CASE WHEN run_at_ms > {now} THEN 'time' END
+WHERE seq IN (SELECT job FROM chargehand_edge WHERE predecessor = ANY ($2::bigint[]) UNION ALL SELECT unnest($3::bigint[]))
+  AND waits = 'jobs'
+  AND (SELECT predecessor FROM chargehand_edge o WHERE o.job = t.seq AND o.open ORDER BY o.predecessor DESC LIMIT 1) IS NULL
+RETURNING queue, rank, place, seq, waits IS NULL
+
+-- name: due
+-- Edges to be looked at, after a position, that nobody else looks at.
+SELECT job, nr, predecessor, strict FROM chargehand_edge
+WHERE due AND (job, nr, predecessor) > ($1::bigint, $2::int, $3::bigint)
+ORDER BY job, nr, predecessor LIMIT $4::bigint FOR UPDATE SKIP LOCKED
+
+-- name: lock_followers
+-- `error` names what a job was enqueued with that does not exist.
+SELECT seq, waits = 'jobs', error FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR UPDATE
+
+-- name: lock_followers_at_once
+SELECT seq, waits = 'jobs', error FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR UPDATE SKIP LOCKED
+
+-- name: lock_predecessors
+-- These have not ended, and cannot end before this transaction has.
+SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR KEY SHARE
+
+-- name: lock_predecessors_at_once
+SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR KEY SHARE SKIP LOCKED
+
+-- name: predecessors
+-- What is known of these jobs: whether they live, or how they ended. Nothing of those that were deleted.
+SELECT j.seq, t.seq IS NOT NULL, j.id, coalesce(j.label, j.queue), x.state, CASE WHEN x.state = 'failed' THEN x.error END
+FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq LEFT JOIN chargehand_live t ON t.seq = j.seq
+  LEFT JOIN chargehand_end x ON x.seq = j.seq
+
+-- name: children
+-- The children of these predecessors ($2), for each job ($1) that waits for one, unless it descends from that itself.
+WITH e AS MATERIALIZED (
+  SELECT e.job, r.seq AS root, r.id FROM unnest($1::bigint[], $2::bigint[]) AS e(job, root)
+    JOIN chargehand_job r ON r.seq = e.root
+  WHERE EXISTS (SELECT FROM chargehand_job c WHERE c.parent = r.id) AND NOT EXISTS (
+    WITH RECURSIVE up(id) AS (
+      SELECT parent FROM chargehand_job WHERE seq = e.job
+      UNION
+      SELECT j.parent FROM up JOIN chargehand_job j ON j.id = up.id)
+    SELECT FROM up WHERE up.id = r.id))
+SELECT e.job, e.root, c.seq FROM e JOIN chargehand_job c ON c.parent = e.id
+
+-- name: living
+-- Those of these jobs that have not ended.
+SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[])
+
+-- name: before_in_sequence
+-- What jobs that have ended without being started still waited for in their sequences.
+SELECT job, predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND nr = -1 AND open
+
+-- name: add_due
+-- A job does not wait for one that waits for it.
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+SELECT job, predecessor, nr, strict, true, true
+FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean)
+WHERE NOT EXISTS (
+  WITH RECURSIVE r(seq) AS (
+    SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
+  SELECT FROM r WHERE r.seq = e.job)
+ON CONFLICT DO NOTHING
+
+-- name: looked_at
+-- `open` is what was found.
+UPDATE chargehand_edge g SET open = e.open, due = false
+FROM json_to_recordset($1::json) AS e(job bigint, nr int, predecessor bigint, open boolean)
+WHERE g.job = e.job AND g.nr = e.nr AND g.predecessor = e.predecessor
+
+-- name: fail
+-- Ends jobs that never ran, because of a predecessor.
+WITH e AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($2::json) AS e(seq bigint, reason text, error text) ORDER BY seq),
+h AS MATERIALIZED (
+  SELECT t.*, e.reason, e.error AS why FROM e CROSS JOIN LATERAL (
+    SELECT * FROM chargehand_live WHERE seq = e.seq AND waits = 'jobs' FOR UPDATE) AS t),
+gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
+fin AS (
+  INSERT INTO chargehand_end (seq, finished_ms, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes,
+    interruptions, queue, flow, state, reason, failed_in, error)
+  SELECT seq, {now}, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes, interruptions, queue, flow, 'failed',
+    reason, failed_in, why FROM h)
+SELECT seq, flow FROM h
+
+-- name: mark_due
+UPDATE chargehand_edge SET due = true WHERE predecessor = ANY ($1::bigint[]) AND open AND NOT due
+
+-- name: idle
+-- Those of the flows of these jobs that may have ended: none of their jobs waits to be claimed.
+SELECT DISTINCT x.flow FROM chargehand_end x
+WHERE x.seq = ANY ($1::bigint[]) AND x.flow IS NOT NULL
+  AND (SELECT seq FROM chargehand_live t WHERE t.flow = x.flow AND t.claim IS NULL ORDER BY seq DESC LIMIT 1) IS NULL
+
+-- name: begin
+INSERT INTO chargehand_flow (id, name, created_ms, arrival, on_end) VALUES ($2, $3, {now}, $4::boolean, $5)
+ON CONFLICT (id) DO NOTHING RETURNING id
+
+-- name: lock_flows
+-- Waits for others that end or change the flow, but not for those that add jobs to it.
+SELECT id FROM chargehand_flow WHERE id = ANY ($1::text[]) AND ended_ms IS NULL ORDER BY id FOR NO KEY UPDATE
+
+-- name: ended
+-- Those of these flows without a live job, to which nobody adds jobs now.
+SELECT id, name, created_ms, cancel_ms IS NOT NULL, ends + 1, on_end, {now} FROM chargehand_flow f
+WHERE id = ANY ($2::text[]) AND ended_ms IS NULL
+  AND (SELECT seq FROM chargehand_live t WHERE t.flow = f.id ORDER BY seq DESC LIMIT 1) IS NULL
+ORDER BY id FOR UPDATE SKIP LOCKED
+
+-- name: count_ends
+SELECT flow, state, CASE WHEN state <> 'done' THEN reason END, count(*) FROM chargehand_end
+WHERE flow = ANY ($1::text[]) GROUP BY 1, 2, 3
+
+-- name: end
+UPDATE chargehand_flow SET ended_ms = $2::bigint, ends = $3::int, state = $4, on_end_job = $5 WHERE id = $1
+
+-- name: exists
+SELECT id FROM chargehand_flow WHERE id = ANY ($1::text[])
+
+-- name: change
+-- Locks a flow for a change of all its jobs.
+SELECT ended_ms IS NOT NULL, cancel_ms IS NOT NULL FROM chargehand_flow WHERE id = $1 FOR NO KEY UPDATE
+
+-- name: cancel
+UPDATE chargehand_flow SET cancel_ms = coalesce(cancel_ms, {now}) WHERE id = $2 AND ended_ms IS NULL
+
+-- name: uncancel
+UPDATE chargehand_flow SET cancel_ms = NULL WHERE id = $1 AND cancel_ms IS NOT NULL
+
+-- name: reopen
+UPDATE chargehand_flow SET ended_ms = NULL, state = 'running' WHERE id = ANY ($1::text[]) AND ended_ms IS NOT NULL
+
+-- name: live_of
+SELECT j.id FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq WHERE t.flow = $1 ORDER BY t.seq
+
+-- name: bad_of
+SELECT seq FROM chargehand_end WHERE flow = $1 AND state IN ('failed', 'cancelled') ORDER BY seq
+
+-- name: ended_of
+SELECT j.id FROM chargehand_end x JOIN chargehand_job j ON j.seq = x.seq WHERE x.flow = $1 ORDER BY x.seq LIMIT $2::bigint
+
+-- name: delete_flow
+DELETE FROM chargehand_flow f WHERE id = $1 AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.flow = f.id)
+  AND NOT EXISTS (SELECT FROM chargehand_live t WHERE t.flow = f.id) RETURNING id
+
+-- name: emptied
+-- Flows without a job have no place: they are pruned by their age.
+UPDATE chargehand_flow f SET place = NULL WHERE id = ANY ($1::text[]) AND ended_ms IS NOT NULL
+  AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.flow = f.id)
+
+-- name: idle_flows
+-- Flows after a number that have not ended and have no live job, of the next $2.
+SELECT seq, id, (SELECT t.seq FROM chargehand_live t WHERE t.flow = f.id ORDER BY t.seq DESC LIMIT 1) IS NULL,
+  cancel_ms IS NOT NULL
+FROM chargehand_flow f WHERE ended_ms IS NULL AND seq > $1::bigint ORDER BY seq LIMIT $2::bigint
+
+-- name: forgotten
+-- Open edges after a position whose predecessors have ended, of the next $4; and the position after these.
+WITH g AS MATERIALIZED (
+  SELECT job, predecessor, nr, due FROM chargehand_edge WHERE open AND (job, predecessor) > ($1::bigint, $2::bigint)
+  ORDER BY job, predecessor LIMIT $3::bigint)
+SELECT job, predecessor, NOT due AND NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = predecessor) FROM g
+ORDER BY job, predecessor
+
+-- name: mark_these_due
+UPDATE chargehand_edge g SET due = true FROM unnest($1::bigint[], $2::bigint[]) AS e(job, predecessor)
+WHERE g.job = e.job AND g.predecessor = e.predecessor AND g.open AND NOT g.due

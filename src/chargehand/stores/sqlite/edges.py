@@ -1,0 +1,363 @@
+"""Reads and writes in SQLite which job waits for which; `model.flows` decides. Part of a transaction.
+
+An edge is open while its predecessor is queued or running. Whatever ends a job closes the edges to it; a job that waits
+for others and has no open edge left can be claimed. Nothing is counted, so the end of a job costs the same however many
+others its followers wait for. A store without open edges and flows pays one statement for each transaction.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import Conflict
+from chargehand.model import flows
+from chargehand.model.flows import Ended
+from chargehand.model.job import PREDECESSOR, State
+
+IN_SEQUENCE = -1
+"""The `nr` of an edge between two jobs of a sequence."""
+LIVE = "('queued', 'running')"
+BAD = "('failed', 'cancelled')"
+
+# Each EXISTS reads one row of an index. (The conditions that always hold make it a search.)
+_USED = """
+SELECT EXISTS (SELECT 1 FROM chargehand_edge INDEXED BY chargehand_edge_open WHERE open = 1 AND job > 0),
+  EXISTS (SELECT 1 FROM chargehand_flow INDEXED BY chargehand_flow_running WHERE ended_ms IS NULL AND seq > 0),
+  EXISTS (SELECT 1 FROM chargehand_kept WHERE job > 0),
+  EXISTS (SELECT 1 FROM chargehand_sequence WHERE queue > '')
+"""
+_USED_BY_NEW = f"""
+SELECT EXISTS (SELECT 1 FROM chargehand_job INDEXED BY chargehand_job_share
+    WHERE queue > '' AND share IS NOT NULL AND state IN {LIVE}),
+  EXISTS (SELECT 1 FROM chargehand_once WHERE queue > '')
+"""
+# All rows as one JSON text, as in a claim.
+_WAITING_FOR = """
+SELECT json_group_array(json_array(e.job, e.predecessor, json(iif(e.strict, 'true', 'false'))))
+FROM json_each(?1) AS ended
+  CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+  CROSS JOIN chargehand_job AS f
+WHERE e.predecessor = ended.value AND e.open = 1 AND f.seq = e.job AND f.state = 'queued' AND f.waits_for = 'jobs'
+"""
+_BAD = f"""
+SELECT seq, id, coalesce(label, queue), state, error FROM chargehand_job
+WHERE seq IN (SELECT value FROM json_each(?1)) AND state IN {BAD}
+"""
+_CLOSE = """
+UPDATE chargehand_edge INDEXED BY chargehand_edge_predecessor SET open = 0
+WHERE predecessor IN (SELECT value FROM json_each(?1)) AND open = 1
+"""
+_RELEASE = """
+UPDATE chargehand_job SET waits_for = iif(run_at_ms > ?2, 'time', NULL)
+WHERE seq IN (SELECT value FROM json_each(?1)) AND state = 'queued' AND waits_for = 'jobs'
+  AND NOT EXISTS (SELECT 1 FROM chargehand_edge AS e INDEXED BY chargehand_edge_open
+    WHERE e.job = chargehand_job.seq AND e.open = 1)
+RETURNING queue, waits_for
+"""
+_FAIL = """
+UPDATE chargehand_job NOT INDEXED SET state = 'failed', waits_for = NULL, finished_ms = ?2, reason = ?3,
+  error = failed.value ->> 1
+FROM json_each(?1) AS failed
+WHERE seq = failed.value ->> 0 AND state = 'queued'
+"""
+# If a job of a sequence ends while it waits for the one before, the ones behind it wait for that one. Of several that
+# end together, none waits for another.
+_CLOSE_RANKS = """
+WITH RECURSIVE
+  ended(seq) AS MATERIALIZED (SELECT value FROM json_each(?1)),
+  before(job, predecessor) AS (
+    SELECT k.job, i.predecessor FROM ended
+      CROSS JOIN chargehand_edge AS k INDEXED BY chargehand_edge_predecessor
+      CROSS JOIN chargehand_edge AS i
+    WHERE k.predecessor = ended.seq AND k.open = 1 AND k.nr = -1 AND k.job NOT IN ended
+      AND i.job = ended.seq AND i.nr = -1 AND i.open = 1
+    UNION
+    SELECT before.job, i.predecessor FROM before CROSS JOIN chargehand_edge AS i
+    WHERE before.predecessor IN ended AND i.job = before.predecessor AND i.nr = -1 AND i.open = 1)
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
+SELECT job, predecessor, -1, 0, 1 FROM before WHERE predecessor NOT IN ended
+"""
+# The last job of a sequence ends while jobs before it live: the last of those is the last one. Jobs of a sequence that
+# end together are passed over.
+_NEW_LAST = """
+WITH RECURSIVE
+  ended(seq) AS MATERIALIZED (SELECT value FROM json_each(?1)),
+  back(last, queue, sequence, at) AS (
+    SELECT j.seq, j.queue, j.sequence, j.seq FROM ended
+      CROSS JOIN chargehand_job AS j ON j.seq = ended.seq AND j.sequence IS NOT NULL
+      CROSS JOIN chargehand_sequence AS s ON s.queue = j.queue AND s.sequence = j.sequence AND s.job = j.seq
+    UNION
+    SELECT back.last, back.queue, back.sequence, i.predecessor FROM back CROSS JOIN chargehand_edge AS i
+    WHERE back.at IN ended AND i.job = back.at AND i.nr = -1 AND i.open = 1)
+UPDATE chargehand_sequence SET job = back.at FROM back
+WHERE chargehand_sequence.queue = back.queue AND chargehand_sequence.sequence = back.sequence AND back.at NOT IN ended
+"""
+_FLOWS_OF = """
+SELECT flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1)) AND flow IS NOT NULL
+"""
+_ADD = """
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1)
+"""
+_ADD_CHILDREN = """
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
+SELECT e.job, child.value, e.nr, e.strict, ?3
+FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor CROSS JOIN json_each(?2) AS child
+WHERE e.predecessor = ?1 AND e.open = 1 AND e.nr >= 0
+"""
+# What a job waits for, through others.
+_REACHED = """
+WITH RECURSIVE reached(seq) AS (
+  SELECT predecessor FROM chargehand_edge INDEXED BY chargehand_edge_open WHERE job = ?1 AND open = 1
+  UNION
+  SELECT e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
+  WHERE e.job = reached.seq AND e.open = 1)
+"""
+_WAITS_FOR_ITSELF = f"{_REACHED} SELECT EXISTS (SELECT 1 FROM reached WHERE seq = ?1)"
+_WAITS_FOR_FOLLOWER = f"""
+{_REACHED}
+SELECT EXISTS (SELECT 1 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
+  WHERE predecessor = ?2 AND open = 1 AND nr >= 0 AND (job = ?1 OR job IN reached))
+"""
+_LAST_OF_SEQUENCE = f"""
+SELECT s.job, j.state IN {LIVE} FROM chargehand_sequence AS s CROSS JOIN chargehand_job AS j ON j.seq = s.job
+WHERE s.queue = ?1 AND s.sequence = ?2
+"""
+_BEFORE_IN_SEQUENCE = "SELECT predecessor FROM chargehand_edge WHERE job = ?1 AND nr = -1 AND open = 1"
+_SET_LAST = """
+INSERT INTO chargehand_sequence (queue, sequence, job) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET job = excluded.job
+"""
+# What jobs that live again wait for.
+_OPEN_AGAIN = f"""
+UPDATE chargehand_edge SET open = NOT open
+WHERE job IN (SELECT value FROM json_each(?1)) AND nr >= 0
+  AND open <> (SELECT state IN {LIVE} FROM chargehand_job WHERE seq = predecessor)
+"""
+_NEEDS = f"""
+SELECT e.job, p.seq, p.id, coalesce(p.label, p.queue), p.state, p.error
+FROM json_each(?1) AS j CROSS JOIN chargehand_edge AS e CROSS JOIN chargehand_job AS p
+WHERE e.job = j.value AND e.strict = 1 AND p.seq = e.predecessor AND p.state IN {BAD}
+"""
+_WAIT_AGAIN = """
+UPDATE chargehand_job SET waits_for = 'jobs' WHERE seq IN (SELECT value FROM json_each(?1)) AND state = 'queued'
+  AND EXISTS (SELECT 1 FROM chargehand_edge AS e INDEXED BY chargehand_edge_open
+    WHERE e.job = chargehand_job.seq AND e.open = 1)
+"""
+_SEQUENCES_OF = """
+SELECT seq, queue, sequence FROM chargehand_job
+WHERE seq IN (SELECT value FROM json_each(?1)) AND sequence IS NOT NULL
+"""
+_REOPEN_FLOWS = """
+UPDATE chargehand_flow SET ended_ms = NULL, state = 'running' WHERE ended_ms IS NOT NULL AND id IN (
+  SELECT flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1)) AND flow IS NOT NULL)
+"""
+# The followers that failed because of these jobs, and can wait for them again.
+_TO_REVIVE = f"""
+SELECT f.seq FROM json_each(?1) AS j
+  CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+  CROSS JOIN chargehand_job AS f
+WHERE e.predecessor = j.value AND e.nr >= 0 AND f.seq = e.job AND f.state = 'failed' AND f.reason = '{PREDECESSOR}'
+  AND NOT EXISTS (SELECT 1 FROM chargehand_edge AS o CROSS JOIN chargehand_job AS p
+    WHERE o.job = f.seq AND o.strict = 1 AND p.seq = o.predecessor AND p.state IN {BAD})
+"""
+LIVE_AGAIN = """
+state = 'queued', finished_ms = NULL, reason = NULL, error = NULL, result = NULL, attempts = 0, crashes = 0,
+  interruptions = 0, progress = NULL, cancel_ms = NULL, failed_in = NULL, expires_at_ms = NULL, retried_ms = ?2
+"""
+"""What a retry sets, of the job itself and of the followers that it revives."""
+# A job whose key is taken is left as it is.
+_REVIVE = f"""
+UPDATE OR IGNORE chargehand_job SET {LIVE_AGAIN}, waits_for = iif(run_at_ms > ?2, 'time', NULL),
+  run_at_ms = max(run_at_ms, ?2)
+WHERE seq IN (SELECT value FROM json_each(?1)) AND state IN {BAD} RETURNING seq, id
+"""
+_KEY_HOLDER = f"""
+SELECT holder.id FROM chargehand_job AS j CROSS JOIN chargehand_job AS holder INDEXED BY chargehand_job_key
+WHERE j.seq = ?1 AND holder.queue = j.queue AND holder.key = j.key AND holder.key IS NOT NULL
+  AND holder.state IN {LIVE}
+"""
+
+_waiting = msgspec.json.Decoder(list[tuple[int, int, bool]])
+
+
+class Used:
+    """What the end of a job must look at, read once a transaction; what writes the first row of a table says so."""
+
+    def __init__(self, db: Any) -> None:
+        self.edges, self.flows, self.kept, self.sequences = map(bool, db.execute(_USED).fetchone())
+
+
+class UsedByNew:
+    """Likewise what a new job must look at."""
+
+    def __init__(self, db: Any) -> None:
+        self.shares, self.once = map(bool, db.execute(_USED_BY_NEW).fetchone())
+
+
+class Edges:
+    """The jobs that wait for others, as one transaction sees them."""
+
+    def __init__(self, db: Any, now_ms: int) -> None:
+        self._db, self._now = db, now_ms
+        self._used: Used | None = None
+        self._used_by_new: UsedByNew | None = None
+        self.woken: set[str] = set()
+        """The queues in which jobs can be claimed because others have ended."""
+
+    @property
+    def used(self) -> Used:
+        """What this store has that the end of a job may concern."""
+        if self._used is None:
+            self._used = Used(self._db)
+        return self._used
+
+    @property
+    def used_by_new(self) -> UsedByNew:
+        """What this store has that may concern a new job."""
+        if self._used_by_new is None:
+            self._used_by_new = UsedByNew(self._db)
+        return self._used_by_new
+
+    def _column(self, sql: str, *bindings: Any) -> list[Any]:
+        return [row[0] for row in self._db.execute(sql, bindings)]
+
+    # the end of jobs
+
+    def ended(self, seqs: Sequence[int]) -> list[str]:
+        """Releases or fails what waited for these jobs, which have ended. Returns the flows that may have ended."""
+        used = self.used
+        if not seqs or not (used.edges or used.flows):
+            return []
+        every = list(seqs)
+        if used.edges:
+            level = every
+            while level:
+                level = self._free(level)
+                every = every + level
+        return list(dict.fromkeys(self._column(_FLOWS_OF, json.dumps(every)))) if used.flows else []
+
+    def _free(self, seqs: Sequence[int]) -> list[int]:
+        """Closes the edges to these jobs, and releases or fails their followers. Returns those that failed."""
+        ended = json.dumps(seqs)
+        ((found,),) = self._db.execute(_WAITING_FOR, (ended,))
+        waiting = _waiting.decode(found)
+        bad = self._bad(ended) if any(strict for _, _, strict in waiting) else {}
+        freed = flows.free(waiting, bad)
+        if self.used.sequences:
+            self._db.execute(_CLOSE_RANKS, (ended,))
+            self._db.execute(_NEW_LAST, (ended,))
+        self._db.execute(_CLOSE, (ended,))
+        self.woken.update(self.release(freed.perhaps))
+        self.fail(freed.failed)
+        return list(freed.failed)
+
+    def _bad(self, ended: str) -> dict[int, Ended]:
+        rows = self._db.execute(_BAD, (ended,))
+        return {seq: Ended(job_id, name, State(state), error) for seq, job_id, name, state, error in rows}
+
+    def release(self, seqs: Sequence[int]) -> set[str]:
+        """Lets those of these jobs be claimed that wait for none any more. Returns their queues."""
+        if not seqs:
+            return set()
+        rows = self._db.execute(_RELEASE, (json.dumps(seqs), self._now)).fetchall()
+        return {queue for queue, waits_for in rows if waits_for is None}
+
+    def fail(self, errors: dict[int, str], reason: str = PREDECESSOR) -> None:
+        """Fails these queued jobs, each with its error."""
+        if errors:
+            self._db.execute(_FAIL, (json.dumps(list(errors.items())), self._now, reason))
+
+    # new edges
+
+    def add(self, edges: Sequence[tuple[int, int, int, bool, bool]]) -> None:
+        """Adds edges: job, predecessor, nr, strict and open."""
+        if edges:
+            self._db.execute(_ADD, (json.dumps(edges),))
+            self.used.edges = True
+
+    def adopt(self, parent: int, children: Sequence[int], *, opened: bool = True) -> None:
+        """Lets the followers of a job wait for the children that it has spawned, or, if these have ended (not
+        `opened`), have them as predecessors."""
+        if self.used.edges and children:
+            self._db.execute(_ADD_CHILDREN, (parent, json.dumps(children), opened))
+
+    def waits_for_itself(self, seq: int) -> bool:
+        """Returns whether a job waits, through others, for itself."""
+        return bool(self._column(_WAITS_FOR_ITSELF, seq)[0])
+
+    def waits_for_follower(self, seq: int, of: int) -> bool:
+        """Returns whether a job is, or waits through others for, a follower of another job."""
+        return bool(self._column(_WAITS_FOR_FOLLOWER, seq, of)[0])
+
+    def append(self, seq: int, queue: str, sequence: str, later: Collection[int] = ()) -> None:
+        """Adds a job at the end of a sequence: it waits for the last job of it. `later` are added after it."""
+        for last, lives in self._db.execute(_LAST_OF_SEQUENCE, (queue, sequence)).fetchall():
+            if last == seq:
+                return  # nothing was added since: what it waited for before, it waits for again
+            self._db.execute("DELETE FROM chargehand_edge WHERE job = ? AND nr = ?", (seq, IN_SEQUENCE))
+            # A last job that has ended may have ended before the jobs that it waited for.
+            before = [last] if lives and last not in later else self._column(_BEFORE_IN_SEQUENCE, last)
+            self.add([(seq, each, IN_SEQUENCE, False, True) for each in before if each != seq and each not in later])
+        self._db.execute(_SET_LAST, (queue, sequence, seq))
+        self.used.sequences = True
+
+    # jobs that live again
+
+    def needs(self, seqs: Collection[int]) -> list[tuple[int, int, Ended]]:
+        """Returns, for each of these jobs, the predecessors without which it cannot run, and which did not end well."""
+        rows = self._db.execute(_NEEDS, (json.dumps(list(seqs)),))
+        return [(job, seq, Ended(job_id, name, State(state), error)) for job, seq, job_id, name, state, error in rows]
+
+    def retried(self, seqs: Sequence[int]) -> None:
+        """Lets jobs that were queued again wait for what they must, and revives the followers that failed because of
+        them. Raises Conflict if a job needs one that did not end well."""
+        for job, _, predecessor in self.needs(seqs):
+            (job_id,) = self._column("SELECT id FROM chargehand_job WHERE seq = ?", job)
+            raise Conflict(
+                f"job {job_id} cannot be retried: {flows.why_failed(predecessor)}. Retry that one: this one follows"
+            )
+        again: list[int] = []
+        level = list(seqs)
+        while level:
+            again += level
+            level = self._revive(level)
+        if again:
+            self._live_again(again)
+
+    def revive(self, seqs: Iterable[int]) -> list[tuple[int, str]]:
+        """Queues finished jobs again, except those whose key is taken. Returns their numbers and ids."""
+        return self._db.execute(_REVIVE, (json.dumps(list(seqs)), self._now)).fetchall()
+
+    def _live_again(self, seqs: Sequence[int]) -> None:
+        again = json.dumps(seqs)
+        self._db.execute(_OPEN_AGAIN, (again,))
+        self._append_again(again)
+        self._db.execute(_WAIT_AGAIN, (again,))
+        self._db.execute(_REOPEN_FLOWS, (again,))
+        self._used = self._used_by_new = None
+
+    def _append_again(self, again: str) -> None:
+        """Adds those of these jobs that have a sequence at its end, one that waits for another after that one."""
+        of = {seq: (queue, sequence) for seq, queue, sequence in self._db.execute(_SEQUENCES_OF, (again,))}
+        waits = (
+            {seq: set(self._column(f"{_REACHED} SELECT seq FROM reached", seq)) for seq in of} if len(of) > 1 else {}
+        )
+        later = set(of)
+        for seq in flows.in_order(sorted(of), waits):
+            later.discard(seq)
+            self.append(seq, *of[seq], later)
+            if waits and self.waits_for_itself(seq):  # through another sequence: it is not ordered, but it runs
+                self._db.execute("DELETE FROM chargehand_edge WHERE job = ? AND nr = ?", (seq, IN_SEQUENCE))
+
+    def _revive(self, seqs: Sequence[int]) -> list[int]:
+        """Queues the followers again that failed because of these jobs. Returns them."""
+        wanted = sorted(set(self._column(_TO_REVIVE, json.dumps(seqs))))
+        if not wanted:
+            return []
+        revived = [seq for seq, _ in self.revive(wanted)]
+        for seq in set(wanted).difference(revived):
+            (holder,) = self._column(_KEY_HOLDER, seq)
+            self._db.execute("UPDATE chargehand_job SET error = ? WHERE seq = ?", (flows.why_not_revived(holder), seq))
+        return revived

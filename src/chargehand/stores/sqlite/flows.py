@@ -1,0 +1,312 @@
+"""Reads and writes flows in SQLite; `model.flows` decides. The writing part takes no lock and ends no transaction."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.codec import MARK
+from chargehand.errors import Conflict, FlowNotFound
+from chargehand.ids import NewIds
+from chargehand.model import flows
+from chargehand.model.flows import (
+    FlowCancelled,
+    FlowCounts,
+    FlowFilter,
+    FlowRecord,
+    FlowStage,
+    FlowTotals,
+    NewFlow,
+    stages_of,
+)
+from chargehand.model.job import NewJob
+from chargehand.model.records import CancelResult
+from chargehand.stores.rows import readable, where
+from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.edges import BAD, LIVE, Edges
+from chargehand.stores.sqlite.limits import Limits
+
+HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
+"""A job that the node holds ahead is shown as queued: no worker has it."""
+LOOK_AT_ONCE = 5_000
+"""How many open edges, waiting jobs or running flows one sweep looks at, at most."""
+
+_BEGIN = """
+INSERT INTO chargehand_flow (id, name, created_ms, arrival, on_end) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING
+"""
+# Two searches in the index, however many jobs the flow has.
+_LIVES = """
+SELECT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'queued')
+  OR EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'running')
+"""
+# Each SELECT is answered from the index alone, except that of the running jobs, which are few.
+_COUNTS = f"""
+SELECT flow, iif(state = 'queued' AND waits_for = 'jobs', 'following', state), count(*) FROM chargehand_job
+WHERE flow IN (SELECT value FROM json_each(?1)) AND state IN ('queued', 'done', 'failed', 'cancelled') GROUP BY 1, 2
+UNION ALL
+SELECT flow, iif({HELD_AHEAD}, 'queued', 'running'), count(*) FROM chargehand_job
+WHERE flow IN (SELECT value FROM json_each(?1)) AND state = 'running' GROUP BY 1, 2
+"""
+_REASONS = f"""
+SELECT reason, count(*) FROM chargehand_job WHERE flow = ?1 AND state IN {BAD} AND reason IS NOT NULL GROUP BY reason
+"""
+_RUNNING = "SELECT name, created_ms, on_end, cancel_ms, ends FROM chargehand_flow WHERE id = ? AND ended_ms IS NULL"
+_END = "UPDATE chargehand_flow SET ended_ms = ?2, ends = ?3, state = ?4, on_end_job = ?5 WHERE id = ?1"
+_ENDED_MS = "SELECT ended_ms FROM chargehand_flow WHERE id = ?"
+_CANCEL_QUEUED = """
+UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
+WHERE flow = ?1 AND state = 'queued' RETURNING queue, seq
+"""
+_OVER = """
+SELECT value FROM json_each(?1)
+WHERE NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = value AND state = 'queued')
+  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = value AND state = 'running')
+"""
+_CANCEL_RUNNING = """
+UPDATE chargehand_job SET cancel_ms = coalesce(cancel_ms, ?2) WHERE flow = ?1 AND state = 'running' RETURNING id, fence
+"""
+# Each with whether another job, or an earlier one of these, has its key.
+_TO_RETRY = f"""
+SELECT seq, queue, key, key IS NOT NULL AND EXISTS (
+  SELECT 1 FROM chargehand_job AS h INDEXED BY chargehand_job_key
+  WHERE h.queue = j.queue AND h.key = j.key AND h.key IS NOT NULL AND h.state IN {LIVE})
+FROM chargehand_job AS j WHERE flow = ?1 AND state IN {BAD} ORDER BY seq
+"""
+_OLDEST = "SELECT seq FROM chargehand_job WHERE flow = ? ORDER BY seq LIMIT ?"
+_LEFT_OPEN = f"""
+SELECT e.job, e.nr, e.predecessor, coalesce(p.state IN {LIVE}, 0) FROM (
+  SELECT job, nr, predecessor FROM chargehand_edge INDEXED BY chargehand_edge_open
+  WHERE open = 1 AND (job, nr, predecessor) > (?2, ?3, ?4) ORDER BY job, nr, predecessor LIMIT ?1) AS e
+LEFT JOIN chargehand_job AS p ON p.seq = e.predecessor
+"""
+_LEFT_WAITING = """
+SELECT queue, seq, EXISTS (SELECT 1 FROM chargehand_edge AS e INDEXED BY chargehand_edge_open
+  WHERE e.job = f.seq AND e.open = 1)
+FROM (
+  SELECT queue, seq FROM chargehand_job INDEXED BY chargehand_job_following
+  WHERE state = 'queued' AND waits_for = 'jobs' AND (queue, seq) > (?2, ?3) ORDER BY queue, seq LIMIT ?1) AS f
+"""
+_LEFT_RUNNING = """
+SELECT seq, id,
+  EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'queued')
+  OR EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'running')
+FROM (
+  SELECT seq, id FROM chargehand_flow INDEXED BY chargehand_flow_running
+  WHERE ended_ms IS NULL AND seq > ?2 ORDER BY seq LIMIT ?1) AS f
+"""
+_DELETE_JOBS = f"""
+DELETE FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1)) AND state NOT IN {LIVE}
+"""
+_DELETE_ATTEMPTS = "DELETE FROM chargehand_attempt WHERE job IN (SELECT value FROM json_each(?1))"
+_FIELDS = "id, name, state, created_ms, ended_ms, ends, cancel_ms, on_end_job"
+# Escapes are compared as people see them.
+_SAYS = f"""
+EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted, '{MARK}' AS mark)
+  WHERE instr(lower(id), wanted) OR instr(replace(lower(name), mark, '\\'), wanted))
+"""
+
+# Reads each job of the flow, through the index.
+_STAGES = f"""
+SELECT queue, iif({HELD_AHEAD}, 'queued', state), waits_for IS 'jobs', count(*), min(started_ms), max(finished_ms)
+FROM chargehand_job WHERE flow = ? GROUP BY 1, 2, 3
+"""
+_TOTALS = "SELECT state, count(*) FROM chargehand_flow GROUP BY state"
+
+_on_end = msgspec.json.Decoder(NewJob)
+
+
+class Endings:
+    """What the ends of jobs mean for others in one transaction: followers are released or fail, and flows end."""
+
+    def __init__(self, db: Any, now_ms: int, new_ids: NewIds, enqueue: Callable[[Sequence[NewJob]], object]) -> None:
+        self._db, self._now, self._new_ids, self._enqueue = db, now_ms, new_ids, enqueue
+        self.edges = Edges(db, now_ms)
+        self.flows: list[str] = []
+        """The flows that have ended in this transaction."""
+        self.begun: set[str] = set()
+        """The flows that were begun in this transaction: more jobs may come until it commits."""
+
+    def ended(self, seqs: Sequence[int]) -> None:
+        """Does what follows from the end of these jobs."""
+        self.end_flows(self.edges.ended(seqs))
+
+    def end_flows(self, flows: Iterable[str]) -> None:
+        """Ends those of these flows that have no live job."""
+        found = [flow for flow in flows if flow not in self.begun]
+        if len(found) > 1:  # most go on: one statement tells, instead of two for each
+            found = [str(flow) for (flow,) in self._db.execute(_OVER, (json.dumps(found),)).fetchall()]
+        for flow in found:
+            self.end_if_over(flow)
+
+    def commit(self) -> None:
+        """Ends the flows without a live job that were begun in this transaction."""
+        begun, self.begun = self.begun, set()
+        for flow in sorted(begun):
+            self.end_if_over(flow)
+
+    def end_if_over(self, flow: str) -> bool:
+        """Ends a flow if none of its jobs is queued or running. Returns whether it has ended now."""
+        row = self._db.execute(_RUNNING, (flow,)).fetchone()
+        if row is None or self._db.execute(_LIVES, (flow,)).fetchone()[0]:
+            return False
+        name, created_ms, on_end, cancel_ms, ends = row
+        end = flows.end_of(
+            flow, name, counts_of_flows(self._db.execute(_COUNTS, (json.dumps([flow]),))).get(flow, FlowCounts()),
+            dict(self._db.execute(_REASONS, (flow,))), cancelled=cancel_ms is not None,
+            end=ends + 1, created_ms=created_ms, ended_ms=self._now,
+        )  # fmt: skip
+        job = None
+        if on_end is not None:
+            job = flows.job_of_end(_on_end.decode(on_end), end, next(iter(self._new_ids(1))))
+        self._db.execute(_END, (flow, self._now, end.end, end.state, None if job is None else job.id))
+        self.flows.append(flow)
+        if job is not None:
+            self._enqueue([job])
+            self.edges.woken.add(job.queue)
+        return True
+
+
+class SqliteFlows:
+    """Implements `chargehand.store.FlowWriting`."""
+
+    def __init__(self, db: Any, now_ms: int, limits: Limits, endings: Endings, position: "SweepPosition") -> None:
+        self._db, self._now, self._limits, self._position = db, now_ms, limits, position
+        self._endings, self._edges = endings, endings.edges
+
+    def begin(self, flow: NewFlow) -> None:
+        on_end = None if flow.on_end is None else msgspec.json.encode(flow.on_end).decode()
+        self._db.execute(_BEGIN, (flow.id, flow.name, self._now, flow.arrival, on_end))
+        if self._db.changes():
+            self._endings.begun.add(flow.id)
+            self._edges.used.flows = True
+
+    def cancel(self, flow_id: str) -> FlowCancelled:
+        if self._ended_ms(flow_id) is not None:
+            return FlowCancelled(0)
+        self._db.execute(
+            "UPDATE chargehand_flow SET cancel_ms = coalesce(cancel_ms, ?2) WHERE id = ?1", (flow_id, self._now)
+        )
+        queued = self._db.execute(_CANCEL_QUEUED, (flow_id, self._now)).fetchall()
+        running = self._db.execute(_CANCEL_RUNNING, (flow_id, self._now)).fetchall()
+        self._limits.withdrawn(queued)
+        self._endings.ended([seq for _, seq in queued])
+        return FlowCancelled(len(queued), tuple(CancelResult(job_id, False, claim) for job_id, claim in running))
+
+    def retry(self, flow_id: str) -> list[str]:
+        runs = self._ended_ms(flow_id) is None
+        wanted: dict[int, None] = {}
+        keys: set[tuple[str, str | None]] = set()
+        for seq, queue, key, taken in self._db.execute(_TO_RETRY, (flow_id,)):
+            if not taken and (key is None or (queue, key) not in keys):
+                wanted[seq] = None
+                keys.add((queue, key))
+        able = flows.revivable(wanted, [(job, seq) for job, seq, _ in self._edges.needs(wanted)])
+        if able or runs:
+            self._db.execute("UPDATE chargehand_flow SET cancel_ms = NULL WHERE id = ?", (flow_id,))
+        retried = self._edges.revive(seq for seq in wanted if seq in able)
+        self._db.executemany("DELETE FROM chargehand_suspect WHERE job = ?", [(seq,) for seq, _ in retried])
+        self._edges.retried([seq for seq, _ in retried])
+        return [job_id for _, job_id in retried]
+
+    def delete(self, flow_id: str, limit: int) -> bool:
+        if self._ended_ms(flow_id) is None:
+            raise Conflict(f"flow {flow_id} has not ended: cancel it first, or wait for its end")
+        seqs = [seq for (seq,) in self._db.execute(_OLDEST, (flow_id, limit))]
+        which = (json.dumps(seqs),)
+        self._db.execute(_DELETE_JOBS, which)
+        self._db.execute(_DELETE_ATTEMPTS, which)
+        gone = "DELETE FROM chargehand_flow WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1)"
+        self._db.execute(gone, (flow_id,))
+        return bool(self._db.changes())
+
+    def sweep(self, limit: int) -> int:
+        position, look = self._position, min(limit, LOOK_AT_ONCE)
+        edges = self._db.execute(_LEFT_OPEN, (look, *position.edge)).fetchall()
+        position.edge = edges[-1][:3] if len(edges) == look else FIRST_EDGE
+        ended = dict.fromkeys(predecessor for _, _, predecessor, lives in edges if not lives)
+        self._endings.ended(list(ended))
+        waiting = self._db.execute(_LEFT_WAITING, (look, *position.job)).fetchall()
+        position.job = waiting[-1][:2] if len(waiting) == look else FIRST_JOB
+        left = [seq for _, seq, waits in waiting if not waits]
+        self._edges.woken.update(self._edges.release(left))
+        running = self._db.execute(_LEFT_RUNNING, (look, position.flow)).fetchall()
+        position.flow = running[-1][0] if len(running) == look else 0
+        over = [flow for _, flow, lives in running if not lives and flow not in self._endings.begun]
+        return len(ended) + len(left) + sum(self._endings.end_if_over(flow) for flow in over)
+
+    def _ended_ms(self, flow_id: str) -> int | None:
+        """Returns when a flow has ended; None if it runs. Raises FlowNotFound."""
+        row = self._db.execute(_ENDED_MS, (flow_id,)).fetchone()
+        if row is None:
+            raise FlowNotFound(flows.why_no_flow(flow_id, ended=False))
+        return row[0]
+
+
+FIRST_EDGE = (0, 0, 0)
+FIRST_JOB = ("", 0)
+
+
+class SweepPosition:
+    """Where the next sweep of a store continues."""
+
+    def __init__(self) -> None:
+        self.edge: tuple[int, int, int] = FIRST_EDGE
+        self.job: tuple[str, int] = FIRST_JOB
+        self.flow = 0
+
+
+class SqliteFlowReading:
+    """Implements `chargehand.store.FlowReading`."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get(self, flow_id: str) -> FlowRecord | None:
+        rows = self._db.all(f"SELECT {_FIELDS} FROM chargehand_flow WHERE id = ?", (flow_id,))
+        return next(iter(self._records(rows)), None)
+
+    def find(self, which: FlowFilter) -> list[FlowRecord]:
+        condition, bindings = where(
+            {
+                "state = ?": which.state,
+                _SAYS: which.text and readable(which.text),
+                "seq < (SELECT seq FROM chargehand_flow WHERE id = ?)": which.before,
+            }
+        )
+        sql = f"SELECT {_FIELDS} FROM chargehand_flow WHERE {condition} ORDER BY seq DESC LIMIT ?"
+        return self._records(self._db.all(sql, (*bindings, which.limit)))
+
+    def stages(self, flow_id: str) -> list[FlowStage]:
+        return stages_of(self._db.all(_STAGES, (flow_id,)))
+
+    def totals(self) -> FlowTotals:
+        return FlowTotals(**{str(state): int(number) for state, number in self._db.all(_TOTALS)})
+
+    def exist(self, flows: Sequence[str], jobs: Sequence[str]) -> tuple[set[str], set[str]]:
+        flow_ids = "SELECT id FROM chargehand_flow WHERE id IN (SELECT value FROM json_each(?))"
+        job_ids = "SELECT id FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))"
+        return (
+            {str(found) for (found,) in self._db.all(flow_ids, (json.dumps(list(flows)),))},
+            {str(found) for (found,) in self._db.all(job_ids, (json.dumps(list(jobs)),))},
+        )
+
+    def _records(self, rows: Sequence[tuple[Any, ...]]) -> list[FlowRecord]:
+        counts = counts_of_flows(self._db.all(_COUNTS, (json.dumps([row[0] for row in rows]),)))
+        return [
+            FlowRecord(
+                id=flow_id, name=name, state=state, counts=counts.get(flow_id, FlowCounts()), created_ms=created_ms,
+                ended_ms=ended_ms, ends=ends, cancel_ms=cancel_ms, on_end=on_end_job,
+            )
+            for flow_id, name, state, created_ms, ended_ms, ends, cancel_ms, on_end_job in rows
+        ]  # fmt: skip
+
+
+def counts_of_flows(rows: Iterable[tuple[str, str, int]]) -> dict[str, FlowCounts]:
+    """Returns the counts of each flow, from rows of flow, state and number; none for a flow without jobs."""
+    found: dict[str, dict[str, int]] = {}
+    for flow, state, number in rows:
+        of_flow = found.setdefault(flow, {})
+        for name in ("following", "queued") if state == "following" else (state,):
+            of_flow[name] = of_flow.get(name, 0) + number
+    return {flow: FlowCounts(**states) for flow, states in found.items()}

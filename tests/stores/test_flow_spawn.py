@@ -1,0 +1,369 @@
+"""Tests for spawned jobs: who waits for them, when they exist, and the results that a follower reads."""
+
+import pytest
+from builders import (
+    ME,
+    bring,
+    cancel,
+    end,
+    everything,
+    fan_out,
+    finish,
+    job,
+    perform_all,
+    plain,
+    predecessors,
+    put,
+    record,
+    release,
+    roll_back,
+    state,
+    states,
+    take,
+    take_named,
+    take_one,
+)
+
+from chargehand.model.batch import Batch, Want
+from chargehand.model.job import Done, GaveUp, Raised, State, settle
+from chargehand.store import Store
+
+# children
+
+
+# spec: FL-3
+def test_children_name_their_parent(store: Store) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c1", queue="s"), job("c2", queue="s")))
+    assert [record(store, each).parent for each in ("p", "c1", "c2")] == [None, "p", "p"]
+    assert [found.id for found in store.jobs.children("p")] == ["c1", "c2"]
+    assert [found.id for found in store.jobs.children("p", 1)] == ["c1"]
+    assert [claim.id for claim in take(store, 10, queue="s")] == ["c1", "c2"]
+
+
+# spec: FL-3
+def test_what_a_job_enqueues_is_not_its_child(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", Done("1", (job("x", queue="s"),)))
+    assert (record(store, "x").parent, store.jobs.children("p")) == (None, [])
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_followers_of_the_parent_wait_for_its_children(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c1", queue="s"), job("c2", queue="s")))
+    assert record(store, "f").waits_for == 2
+    assert take(store, 10) == []
+    finish(store, "c1")
+    assert take(store, 10) == []
+    finish(store, "c2")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_a_parent_without_children_releases_its_follower(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out())
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_followers_wait_for_grandchildren(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c", queue="s"), job("d", queue="t")))
+    finish(store, "c", fan_out(job("cc", queue="u")))
+    assert record(store, "cc").parent == "c"
+    assert record(store, "f").waits_for == 2
+    finish(store, "d")
+    assert take(store, 10) == []
+    finish(store, "cc")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_every_follower_of_the_parent_waits_for_its_children(store: Store) -> None:
+    put(store, job("p"), job("o", queue="o"))
+    put(store, job("f", after=("p",)), job("g", after=("o", "p")), job("h", after=("o",)))
+    finish(store, "p", fan_out(job("c", queue="s")))
+    assert [record(store, each).waits_for for each in ("f", "g", "h")] == [1, 2, 1]
+    finish(store, "o")
+    assert take_one(store).id == "h"
+    finish(store, "c")
+    assert perform_all(store) == ["f", "g"]
+
+
+# spec: FL-3
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_follower_that_comes_late_waits_for_the_children_that_still_live(store: Store, ended: int) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c0", queue="s"), job("c1", queue="s"), job("d", queue="t")))
+    finish(store, "d", fan_out(job("dd", queue="t")))
+    for nr in range(ended):
+        finish(store, f"c{nr}")
+    put(store, job("f", after=("p",)))
+    assert record(store, "f").waits_for == 3 - ended
+    assert take(store, 10) == []
+    perform_all(store, "s")
+    assert take(store, 10) == []
+    finish(store, "dd")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_a_follower_that_comes_after_the_children_ended_waits_for_nothing(store: Store) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", queue="s")))
+    finish(store, "c", fan_out(job("cc", queue="s")))
+    finish(store, "cc")
+    put(store, job("f", after=("p",)))
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+@pytest.mark.parametrize("depth", ["child", "grandchild"])
+def test_a_follower_that_comes_after_a_child_failed_fails_at_once(store: Store, depth: str) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", queue="s")))
+    if depth == "child":
+        finish(store, "c", GaveUp("x"))
+    else:
+        finish(store, "c", fan_out(job("cc", queue="s")))
+        finish(store, "cc", GaveUp("x"))
+    put(store, job("f", after=("p",)), job("g", after=("p",), if_failed="run"))
+    assert (state(store, "f"), record(store, "f").reason) == (State.FAILED, "predecessor")
+    assert take_one(store).id == "g"
+
+
+# spec: FL-3
+def test_a_follower_of_a_child_waits_for_that_child_only(store: Store) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c1", queue="s"), job("c2", queue="s")))
+    put(store, job("f", after=("c1",)))
+    finish(store, "c1")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_children_may_wait_for_each_other_and_the_follower_for_all(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c1", queue="s"), job("c2", queue="s"), job("sum", queue="s", after=("c1", "c2"))))
+    assert record(store, "f").waits_for == 3
+    assert perform_all(store, "s") == ["c1", "c2", "sum"]
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_children_after_their_own_parent_wait_for_nothing_more(store: Store) -> None:
+    """The parent ends well in the very transaction that adds them; it must not wait for its own siblings."""
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c1", queue="s", after=("p",)), job("c2", queue="s", after=("p",))))
+    assert sorted(perform_all(store, "s")) == ["c1", "c2"]
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_a_child_that_is_named_beside_its_parent_counts_once(store: Store) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", queue="s")))
+    put(store, job("f", after=("p", "c")))
+    assert record(store, "f").waits_for == 1
+    finish(store, "c")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-1, FL-3
+@pytest.mark.parametrize("far", [False, True])
+def test_a_child_that_would_wait_for_a_follower_of_its_parent_fails(store: Store, far: bool) -> None:
+    """The follower waits for the child, so that neither could ever run."""
+    put(store, job("p"), job("f", after=("p",)), job("g", after=("f",)))
+    finish(store, "p", fan_out(job("c", queue="s", after=("g" if far else "f",)), job("d", queue="s")))
+    assert (state(store, "c"), record(store, "c").reason) == (State.FAILED, "predecessor")
+    assert states(store, "f", "g") == [State.FAILED, State.FAILED]
+    assert take_one(store, queue="s").id == "d"
+
+
+# spec: FL-2, FL-3
+@pytest.mark.parametrize("ends", ["fails", "is cancelled"])
+def test_a_child_that_ends_badly_fails_the_follower_of_its_parent(store: Store, ends: str) -> None:
+    put(store, job("p"), job("f", after=("p",)), job("g", queue="t", after=("p",), if_failed="run"))
+    finish(store, "p", fan_out(job("c1", queue="s"), job("c2", queue="s")))
+    if ends == "fails":
+        finish(store, "c1", GaveUp("x"))
+    else:
+        cancel(store, "c1")
+    found = record(store, "f")
+    assert (found.state, found.reason) == (State.FAILED, "predecessor")
+    assert "predecessor c1 " in (found.error or "")
+    assert record(store, "g").waits_for == 1
+    finish(store, "c2")
+    assert take_one(store, queue="t").id == "g"
+
+
+# spec: FL-3
+def test_many_children_in_one_settlement(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(*(job(f"c{n}", queue="s") for n in range(1000))))
+    assert record(store, "f").waits_for == 1000
+    claims = take(store, 1000, queue="s")
+    ends = tuple(made for claim in claims if (made := settle(claim, Done("1"))) is not None)
+    assert store.turn(Batch(settlements=ends[1:]), ME).woken == frozenset()
+    assert take(store, 1) == []
+    result = store.turn(Batch(settlements=ends[:1], wants=(Want("q", "q", 1),)), ME)
+    assert [claim.id for claim in result.grants[0].claims] == ["f"]
+
+
+# children that never exist
+
+
+# spec: FL-3, WK-4
+def test_a_settlement_that_is_refused_leaves_no_children(store: Store) -> None:
+    put(store, job("p"), job("f", queue="t", after=("p",)))
+    late = take_named(store, "p")
+    assert release(store, late)
+    assert end(store, late, fan_out(job("c", queue="s"))) == ["p"]
+    assert sorted(found.id for found in everything(store)) == ["f", "p"]
+    assert record(store, "f").waits_for == 1
+    finish(store, "p")
+    assert take_one(store, queue="t").id == "f"
+
+
+# spec: FL-3, WK-4
+def test_the_same_settlement_again_leaves_one_set_of_children(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    claim = take_named(store, "p")
+    outcome = fan_out(job("c", queue="s"))
+    assert [end(store, claim, outcome) for _ in range(2)] == [[], ["p"]]
+    assert [found.id for found in store.jobs.children("p")] == ["c"]
+    assert record(store, "f").waits_for == 1
+    finish(store, "c")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3
+def test_a_transaction_that_fails_leaves_no_children(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)))
+    made = settle(take_named(store, "p"), fan_out(job("c", queue="s")))
+    assert made is not None
+    roll_back(store, lambda tx: tx.jobs.settle([made], ME))
+    assert store.jobs.children("p") == []
+    assert record(store, "f").waits_for == 1
+
+
+# spec: FL-3
+def test_a_parent_that_is_retried_spawns_anew(store: Store) -> None:
+    put(store, job("p"), job("f", queue="t", after=("p",)))
+    end(store, take_named(store, "p"), Raised("x"))
+    assert store.jobs.children("p") == []
+    with store.transaction() as tx:
+        tx.jobs.cancel(["p"])
+        tx.jobs.retry(["p"])
+    finish(store, "p", fan_out(job("c", queue="s")))
+    assert record(store, "f").waits_for == 1
+    finish(store, "c")
+    assert take_one(store, queue="t").id == "f"
+
+
+# spec: FL-3, WK-2
+def test_a_child_whose_key_is_taken_is_the_job_that_has_it(store: Store) -> None:
+    put(store, job("p"), job("f", after=("p",)), job("holder", queue="s", key="k"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    assert record(store, "c").id == "holder"
+    assert record(store, "holder").parent is None
+    assert record(store, "f").waits_for == 1, "the follower waits for the work, whoever asked for it first"
+    finish(store, "holder")
+    assert take_one(store).id == "f"
+
+
+# results
+
+
+# spec: FL-3
+def test_results_come_in_the_order_of_the_predecessors(store: Store) -> None:
+    put(store, *(job(name, queue=f"r{name}") for name in "abc"), job("f", after=("b", "c", "a")))
+    for name in "cab":
+        finish(store, name, Done(f'"{name}!"'))
+    found = predecessors(store, "f")
+    assert [(one.id, one.nr, plain(one.result), one.state) for one in found] == [
+        ("b", 0, "b!", State.DONE),
+        ("c", 1, "c!", State.DONE),
+        ("a", 2, "a!", State.DONE),
+    ]
+
+
+# spec: FL-3
+def test_children_follow_their_parent_in_the_results(store: Store) -> None:
+    put(store, job("p", queue="p"), job("o", queue="o"), job("f", after=("p", "o")))
+    finish(store, "o")
+    finish(store, "p", fan_out(*(job(f"c{n}", queue="s") for n in range(3))))
+    finish(store, "c0", fan_out(job("cc", queue="t")))
+    assert [(one.id, one.nr) for one in predecessors(store, "f")] == [
+        ("p", 0), ("c0", 0), ("c1", 0), ("c2", 0), ("cc", 0), ("o", 1),
+    ]  # fmt: skip
+
+
+# spec: FL-3
+def test_results_of_a_follower_that_came_late_are_complete(store: Store) -> None:
+    put(store, job("p", queue="p"))
+    finish(store, "p", fan_out(job("c0", queue="s"), job("c1", queue="s")))
+    finish(store, "c0", Done('"early"'))
+    put(store, job("f", after=("p",)))
+    finish(store, "c1", Done('"late"'))
+    assert [(one.id, plain(one.result)) for one in predecessors(store, "f", queue="s")] == [
+        ("c0", "early"),
+        ("c1", "late"),
+    ]
+
+
+# spec: FL-3
+def test_results_are_read_in_pages(store: Store) -> None:
+    put(store, job("p", queue="p"), job("o", queue="o"), job("f", after=("o", "p")))
+    finish(store, "p", fan_out(*(job(f"c{n:02}", queue="s") for n in range(23))))
+    perform_all(store, "s")
+    read: list[str] = []
+    after: tuple[int, int] | None = None
+    while page := predecessors(store, "f", after=after, limit=5):
+        assert len(page) <= 5
+        read += [one.id for one in page]
+        after = (page[-1].nr, page[-1].seq)
+    assert read == ["o", "p", *(f"c{n:02}" for n in range(23))]
+
+
+# spec: FL-3
+def test_results_of_one_queue(store: Store) -> None:
+    put(store, job("p", queue="p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c0", queue="s"), job("d", queue="t"), job("c1", queue="s")))
+    assert [one.id for one in predecessors(store, "f", queue="s")] == ["c0", "c1"]
+    assert [one.id for one in predecessors(store, "f", queue="s", limit=1)] == ["c0"]
+    assert predecessors(store, "f", queue="nowhere") == []
+
+
+# spec: FL-3
+def test_results_of_failed_predecessors_have_their_error(store: Store) -> None:
+    put(store, job("a", queue="a"), job("b", queue="b"), job("f", after=("a", "b"), if_failed="run"))
+    finish(store, "a", GaveUp("no use"))
+    cancel(store, "b")
+    a, b = predecessors(store, "f")
+    assert (a.state, a.reason, a.error, a.result) == (State.FAILED, "gave up", "no use", None)
+    assert (b.state, b.result) == (State.CANCELLED, None)
+
+
+# spec: FL-3
+def test_predecessors_without_their_texts(store: Store) -> None:
+    put(store, job("a", queue="a"), job("b", queue="b"), job("f", after=("a", "b"), if_failed="run"))
+    finish(store, "a", Done('"long"'))
+    finish(store, "b", GaveUp("long"))
+    assert [(one.result, one.error) for one in predecessors(store, "f", texts=False)] == [(None, None), (None, None)]
+
+
+# spec: FL-3
+def test_a_parent_that_runs_again_has_children_of_its_accepted_attempt_only(store: Store) -> None:
+    first = bring(store, State.RUNNING)
+    assert release(store, first)
+    second = take_one(store)
+    put(store, job("f", queue="t", after=(first.id,)))
+    assert end(store, first, fan_out(job("old", queue="s"))) == [first.id]
+    assert end(store, second, fan_out(job("new", queue="s"))) == []
+    assert [found.id for found in store.jobs.children(first.id)] == ["new"]
+    assert [one.id for one in predecessors(store, "f")] == [first.id, "new"]
+    assert states(store, "new", "f") == [State.QUEUED, State.QUEUED]

@@ -1,0 +1,119 @@
+"""Tests for what only the PostgreSQL store does for flows: edges that are due, open transactions of callers, and what a
+node that died has left undone."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from builders import ME, begin, crew, flow_of, job, put, record, register, state, take_named
+
+import pgserver
+from chargehand.ids import new_id
+from chargehand.model.batch import Batch, Want
+from chargehand.model.job import Done, GaveUp, NewJob, State, settle
+from chargehand.testing import eventually
+
+if (packages := pgserver.missing()) is not None:
+    pytest.skip(f"the PostgreSQL store is NOT tested: pip install {packages}", allow_module_level=True)
+
+import psycopg
+
+from chargehand.stores.postgres.address import parse
+from chargehand.stores.postgres.store import PostgresStore
+
+MOST = 0.9
+"""Seconds within which a turn ends that waits for nobody: a lock would be waited for as long as this."""
+
+
+@pytest.fixture
+def url() -> str:
+    return pgserver.new_store()
+
+
+@pytest.fixture
+def node(url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(parse(url), node=True)
+    register(store, crew("q"))
+    yield store
+    store.close()
+
+
+def turn(store: PostgresStore, *ends: tuple[str, Done | GaveUp], queue: str = "q") -> list[str]:
+    """Settles jobs and claims in one turn. Returns what was claimed."""
+    made = tuple(settle(take_named(store, name), outcome) for name, outcome in ends)
+    began = time.monotonic()
+    result = store.turn(Batch(settlements=tuple(s for s in made if s is not None), wants=(Want(queue, queue, 9),)), ME)
+    assert time.monotonic() - began < MOST
+    return [claim.id for claim in result.grants[0].claims]
+
+
+# spec: FL-1
+@pytest.mark.parametrize("outcome", [Done("1"), GaveUp("x")])
+def test_an_open_transaction_of_a_caller_holds_no_predecessor_up(
+    url: str, node: PostgresStore, outcome: Done | GaveUp
+) -> None:
+    begin(node, "w", job("a", queue="r"), job("other", queue="s"))
+    at = parse(url)
+    with psycopg.connect(at.conninfo) as connection:
+        node.within(connection).enqueue([job("f", after=("a",), flow="w")])
+        assert turn(node, ("a", outcome)) == [], "nobody sees the follower yet"
+        assert turn(node, ("other", Done("1"))) == []
+        assert flow_of(node, "w").ended_ms is None, "a job is being added to it"
+        connection.commit()
+    if isinstance(outcome, Done):
+        eventually(lambda: turn(node) == ["f"], 5, what="the follower is claimed")
+    else:
+        eventually(lambda: turn(node) == [] and state(node, "f") is State.FAILED, 5, what="the follower fails")
+        assert flow_of(node, "w").state == "failed"
+
+
+# spec: FL-1
+def test_a_caller_that_has_locked_the_follower_holds_no_turn_up(url: str, node: PostgresStore) -> None:
+    put(node, job("a", queue="r"), job("f", after=("a",), key="k"))
+    at = parse(url)
+    with psycopg.connect(at.conninfo) as connection:
+        node.within(connection).enqueue([job("new", key="k", replace=True, payload="2")])
+        assert turn(node, ("a", Done("1"))) == []
+        assert turn(node) == []
+        connection.commit()
+    eventually(lambda: turn(node) == ["f"], 5, what="the follower is claimed")
+    assert bytes(record(node, "f").payload) == b"2"
+
+
+# spec: FL-2
+def test_what_a_node_left_undone_is_found_by_a_sweep(node: PostgresStore) -> None:
+    begin(node, "w", job("a", queue="r", flow="w"), job("b", queue="s", flow="w"))
+    put(node, job("f", after=("a",)), job("g", after=("b",)), job("h", after=("g",)))
+    with node.transaction() as tx:  # as if it had died after the commit of outcomes, before what follows from them
+        tx.execute(
+            "INSERT INTO chargehand_end (seq, finished_ms, run_at_ms, attempts, crashes, interruptions, queue, state, "
+            "flow, error) SELECT seq, 1, 1, 1, 0, 0, queue, CASE queue WHEN 'r' THEN 'done' ELSE 'failed' END, flow, "
+            "'x' FROM chargehand_live WHERE queue IN ('r', 's')"
+        )
+        tx.execute("DELETE FROM chargehand_live WHERE queue IN ('r', 's')")
+    with node.transaction() as tx:
+        assert tx.flows.sweep(100) > 0
+    assert tx.ended_flows == ("w",)
+    assert (state(node, "g"), state(node, "h")) == (State.FAILED, State.FAILED)
+    assert turn(node) == ["f"]
+    with node.transaction() as tx:
+        assert tx.flows.sweep(100) == 0
+
+
+# spec: FL-1, FL-3
+def test_the_cost_of_a_fan_in_does_not_grow_while_old_rows_cannot_be_removed(url: str, node: PostgresStore) -> None:
+    names = [new_id() for _ in range(3000)]
+    put(node, *(NewJob(id=name, queue="r") for name in names), job("f", after=tuple(names)))
+    with psycopg.connect(parse(url).conninfo) as old:
+        old.execute("SELECT pg_current_xact_id()")  # pins what vacuum may remove
+        times: list[float] = []
+        while True:
+            claims = node.turn(Batch(wants=(Want("r", "r", 100),)), ME).grants[0].claims
+            if not claims:
+                break
+            ends = tuple(made for claim in claims if (made := settle(claim, Done("1"))) is not None)
+            began = time.monotonic()
+            node.turn(Batch(settlements=ends), ME)
+            times.append(time.monotonic() - began)
+    assert turn(node) == ["f"]
+    assert sorted(times[-10:])[5] < 5 * sorted(times[:10])[5] + 0.02
