@@ -86,6 +86,10 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
             "nothing to do: 1 of 1 workers ready, 12 jobs scheduled for later",
         ),
         (
+            facts(worker(), queues=[{"queue": "join", "queued": 3, "following": 3}]),
+            "nothing to do: 1 of 1 workers ready, 3 jobs waiting for other jobs",
+        ),
+        (
             facts(worker(), worker(1, status="paused"), queues=[{"queue": "tag", "queued": 1, "future": 1}]),
             "nothing to do: 1 of 2 workers ready, 1 paused, 1 job scheduled for later",
         ),
@@ -137,6 +141,7 @@ REPLACED = {
     "component": "worker:tag:0", "crew": "tag", "reason": "suspect",
     "text": "suspect: it failed 3 jobs in a row that others can do",
 }  # fmt: skip
+AWAITED = {"id": "j1", "queue": "tag", "label": "a.flac", "state": "queued"}
 SMALLEST: dict[str, tuple[Facts, str]] = {
     "no-store": (facts(ground={"exists": False}, node={"held": False, "view": None}), "error"),
     "store-hung": (facts(stuck="tables", patience=8.0), "error"),
@@ -221,6 +226,26 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "busy": (facts(worker(current_job="j", job_s=9), waiting={"tag": 60_000}), "note"),
     "rate": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "limited": 1, "rate_next_ms": 5000}]), "note"),
     "limit": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "limited": 3, "running": 1}]), "note"),
+    "awaits-held": (
+        facts(
+            worker(),
+            pauses=[{"scope": "tag", "who": "o"}],
+            queues=[{"queue": "join", "queued": 2, "following": 2}],
+            awaited={"join": AWAITED},
+        ),
+        "error",
+    ),
+    "flow-held": (
+        facts(
+            worker(status="failed", text="x"),
+            waiting_flows=[{"id": "f1", "name": "summer.mp4", "waiting": 3, "awaited": AWAITED}],
+        ),
+        "error",
+    ),
+    "following": (
+        facts(worker(), queues=[{"queue": "join", "queued": 2, "following": 2}], awaited={"join": AWAITED}),
+        "note",
+    ),
     "future": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "future": 3}], next_run={"tag": 5000}), "note"),
     "failed-jobs": (facts(worker(), queues=[{"queue": "tag", "failed": 3}]), "note"),
 }
@@ -321,6 +346,54 @@ def test_poison_jobs_are_named() -> None:  # spec: CL-4
     assert text.startswith("5 jobs crashed several workers: j0 (queue tag, 3 times), j1 (")
     assert "j2 (queue tag, 3 times) and 2 more" in text
     assert causes(facts(worker(), poison=rows)) == {"poison": Severity.NOTE}
+
+
+@pytest.mark.parametrize(
+    ("more", "awaited", "text", "remedy"),
+    [
+        ({"pauses": [{"scope": "tag", "who": "o"}]}, {}, "is paused", "chargehand resume tag"),
+        ({"pauses": [{"scope": "*", "who": "o"}]}, {}, "is paused", "chargehand resume"),
+        ({}, {"queue": "typo"}, "no crew serves", "declare its crew in the application that runs"),
+        ({}, {"state": "failed", "reason": "raised"}, "has failed (raised)", "chargehand jobs retry j1"),
+        ({}, {"state": "cancelled"}, "is cancelled", "chargehand jobs retry j1"),
+        (
+            {},
+            {"state": "running", "started_ms": NOW - 180_000},
+            "has been running for 3 minutes",
+            "wait; chargehand jobs show j1",
+        ),
+        ({}, {"run_at_ms": NOW + 7_200_000}, "is due in 2 hours", "wait; chargehand jobs show j1"),
+        ({}, {}, "is queued", "wait; chargehand jobs show j1"),
+    ],
+)
+def test_what_the_jobs_of_a_queue_wait_for(  # spec: CL-4 FL-2
+    more: dict[str, Any], awaited: dict[str, Any], text: str, remedy: str
+) -> None:
+    queues = [{"queue": "join", "queued": 12, "following": 12}]
+    found = facts(worker(), queues=queues, awaited={"join": {**AWAITED, **awaited}}, **more)
+    (finding,) = [each for each in diagnose(found, moment).findings if each.about == "join"]
+    queue = awaited.get("queue", "tag")
+    assert finding.text == f"queue join: 12 jobs wait for other jobs: for job j1 (a.flac, queue {queue}), which {text}"
+    assert finding.remedy == remedy
+    assert found.waits == 0, "they are not due"
+
+
+def test_a_queue_whose_predecessors_were_given_up() -> None:  # spec: CL-4 FL-2
+    queues = [{"queue": "join", "queued": 1, "following": 1}]
+    found = facts(worker(status="failed", text="x"), queues=queues, awaited={"join": AWAITED})
+    text, remedy = found_text(found, "awaits-held")
+    assert text.endswith("for job j1 (a.flac, queue tag), which waits for crew tag, which was given up")
+    assert remedy == "chargehand reset tag"
+
+
+def test_flows_that_cannot_go_on_are_named() -> None:  # spec: CL-4 FL-4
+    flows = [{"id": f"f{n}", "name": f"{n}.mp4", "waiting": 3, "awaited": AWAITED} for n in range(4)]
+    held = facts(worker(), pauses=[{"scope": "tag", "who": "o"}], waiting_flows=flows)
+    text, remedy = found_text(held, "flow-held")
+    assert text.startswith("4 flows have no job that can run: 0.mp4 (f0), 1.mp4 (f1), 2.mp4 (f2) and 1 more; 0.mp4 ")
+    assert text.endswith(" waits for job j1 (a.flac, queue tag), which is paused")
+    assert remedy == "chargehand resume tag; chargehand flows show f0"
+    assert causes(facts(worker(), waiting_flows=flows)) == {}, "the job is queued, and will be performed"
 
 
 def test_replaced_workers() -> None:  # spec: CL-4 WP-13

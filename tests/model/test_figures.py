@@ -1,9 +1,11 @@
 """How fast a queue gets done."""
 
 import pytest
+from msgspec.structs import replace
 
 from chargehand.live.bodies import QueueBody
 from chargehand.model.figures import WINDOW, Figures, Share, eta, together
+from chargehand.model.records import Counts
 
 
 def test_nothing_is_known_before_anything_ended() -> None:  # spec: EV-3
@@ -54,6 +56,13 @@ def test_all_queues_together() -> None:  # spec: EV-3
     assert total.mean_duration_s == 0.8
     assert QueueBody.total([one, QueueBody(name="three", queued=1, eta_s=None)]).eta_s is None
     assert QueueBody.total([]).eta_s == 0.0
+
+
+# spec: EV-3 WK-19
+def test_no_time_is_promised_while_jobs_wait_for_a_rate() -> None:
+    waiting = Counts(queue="call", queued=20)
+    assert QueueBody.of(waiting, None, Share(2.0, 0.1)).eta_s == 10.0
+    assert QueueBody.of(replace(waiting, rate_next_ms=9), None, Share(2.0, 0.1)).eta_s is None
 
 
 # spec: MN-7

@@ -63,6 +63,7 @@ FAILURES: list[Outcome] = [Raised("e"), RetryLater(5, "e"), GaveUp("e"), Crashed
 ALLOWED = {
     ("queued", "running"),
     ("queued", "cancelled"),
+    ("queued", "failed"),  # by a predecessor
     ("running", "done"),
     ("running", "failed"),
     ("running", "cancelled"),

@@ -33,7 +33,7 @@ def every_second(next_run_ms: int) -> RecurringPlan:
 
 def requests(ledger: Ledger) -> Requests:
     nothing = cast(Any, Nothing())
-    return Requests(nothing, nothing, ledger, nothing, nothing, nothing)
+    return Requests(nothing, nothing, ledger, nothing, nothing, nothing, nothing)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

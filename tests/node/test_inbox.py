@@ -88,5 +88,5 @@ def test_the_operator_log_names_the_node_of_an_order_if_there_may_be_several() -
     fleet = Fleet({"q": Terms(workers=1)}, RestartPolicy(), LivenessPolicy(), StartPolicy(), lambda: 0.0)
     for shared, target in ((False, "q"), (True, "studio/q")):
         anything: Any = SimpleNamespace(node="studio", crews=())
-        requests = Requests(anything, fleet, Desk().ledger, anything, anything, anything, shared=shared)
+        requests = Requests(anything, fleet, Desk().ledger, anything, anything, anything, anything, shared=shared)
         assert requests._deed(Verb.STOP, Call(call=1, scope="q", who="me")).target == target

@@ -3,7 +3,9 @@
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from chargehand.node.output import (
     KEPT,
     LOGGED_AT_ONCE,
     LONGEST_LINE,
+    MOST_PARTIAL,
     MOST_WAITING,
     READ_AT_ONCE,
     READ_IN_A_ROW,
@@ -87,6 +90,36 @@ def test_lines_are_logged_in_order_with_the_job_that_ran(printing: Printing) -> 
     assert printing.resting == []
 
 
+# spec: WP-10
+def test_a_line_is_read_before_the_outcome_that_was_sent_after_it(printing: Printing) -> None:
+    reading, sending = os.pipe()
+
+    def ended(_: int) -> None:
+        os.read(reading, 10)
+        printing.job = "next"
+
+    printing.loop.add(reading, ended)
+    os.write(sending, b"of an earlier job")
+    printing.turn()  # this leaves the pipe of the outcomes in front of the other one, as epoll counts them
+    printing.job = "job"
+    printing.put(b"hello\n")
+    os.write(sending, b"done")
+    printing.turn()
+    assert [(line.text, line.job) for line in printing.logged] == [("hello", "job")]
+    printing.loop.remove(reading)
+    os.close(reading)
+    os.close(sending)
+
+
+# spec: WP-10
+def test_what_was_printed_can_be_read_before_the_loop_comes_to_it(printing: Printing) -> None:
+    printing.put(b"hello\n")
+    printing.output.catch_up()
+    printing.job = "next"
+    printing.turn()
+    assert [(line.text, line.job) for line in printing.logged] == [("hello", "job")]
+
+
 # spec: WP-10 SE-4
 @pytest.mark.parametrize("guess", [b"", b"5ec2e", b"5EC2E7", b"\x1e"])
 def test_printed_text_is_not_taken_for_a_log_record(printing: Printing, guess: bytes) -> None:
@@ -109,22 +142,66 @@ def test_a_log_record_after_text_without_a_line_end(printing: Printing) -> None:
     ]
 
 
-# spec: WP-10 SE-3
-@pytest.mark.parametrize("text", ["x" * 5000, '"' * 5000, "é" * 4000, "\udce9" * 5000, "\U0001f600" * 3000])
-def test_a_long_log_record_is_cut_to_a_line_that_the_node_can_read(
-    printing: Printing, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def emitted(record: logging.LogRecord, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Returns the lines that a worker writes for a record of the job `own-job`."""
     written: list[bytes] = []
     monkeypatch.setattr(logs.os, "write", lambda _, data: written.append(data))
-    record = logging.LogRecord("own", logging.ERROR, "", 0, text, (), None)
     logs._Forward(lambda: "own-job", SECRET).emit(record)
     monkeypatch.undo()
-    (line,) = written
-    assert LONGEST_LINE * 3 // 4 < len(line) <= LONGEST_LINE
-    printing.put(line)
+    return written
+
+
+# spec: WP-10 SE-3 HK-3
+@pytest.mark.parametrize("text", ["x" * 5000, '"' * 5000, "é" * 4000, "\udce9" * 5000, "\U0001f600" * 3000])
+def test_a_long_log_record_comes_in_parts_that_the_node_puts_together(
+    printing: Printing, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = emitted(logging.LogRecord("own", logging.ERROR, "", 0, text, (), None), monkeypatch)
+    assert len(written) > 1
+    assert max(len(line) for line in written) <= LONGEST_LINE
+    for line in written:
+        printing.put(b"printed by another thread\n" + line)
+    printing.turn()
+    (logged,) = [line for line in printing.logged if line.logger is not None]
+    assert (logged.level, logged.job, logged.logger) == ("error", "own-job", "own")
+    assert logged.text == codec.readable(text) or "characters left out" in logged.text
+    assert printing.texts.count("printed by another thread") == len(written)
+    assert [line.text for line in printing.output.lines] == printing.texts
+
+
+# spec: HK-3
+def test_a_record_keeps_its_message_level_logger_fields_and_exception(
+    printing: Printing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        raise ValueError("no such\nsong")
+    except ValueError:
+        error = sys.exc_info()
+    record = logging.LogRecord("songs.tags", logging.CRITICAL, "", 0, "cannot tag %s\nat all", ("a.flac",), error)
+    strange = {"song": 7, "path": Path("a.flac"), "tags": ["x"], "level": "own", "nan": float("nan")}
+    vars(record).update(strange)
+    for line in emitted(record, monkeypatch):
+        printing.put(line)
     printing.turn()
     (logged,) = printing.logged
-    assert (logged.level, logged.job, logged.text[:1]) == ("error", "own-job", codec.readable(text)[:1])
+    assert (logged.level, logged.text, logged.logger) == ("critical", "cannot tag a.flac\nat all", "songs.tags")
+    assert logged.extra == {"song": 7, "path": "a.flac", "tags": ["x"], "level": "own", "nan": "nan"}
+    assert logged.exception is not None
+    assert logged.exception.startswith("Traceback (most recent call last):\n")
+    assert logged.exception.endswith("ValueError: no such\nsong")
+    assert logged.lines[:2] == ["songs.tags: cannot tag a.flac", "at all"]
+    assert logged.lines[-1] == "song"
+
+
+# spec: HK-3 SE-3
+def test_records_without_an_end_are_forgotten(printing: Printing) -> None:
+    mark = b"\x1e" + SECRET.encode()
+    for number in range(MOST_PARTIAL + 1):
+        printing.put(b"%b+%d 1 {\n" % (mark, number))
+    printing.put(mark + b'+0 0 "level":"info","text":"lost","job":null}\n')
+    printing.put(mark + b'+1 0 "level":"info","text":"found","job":null}\n')
+    printing.turn()
+    assert [line.text for line in printing.logged if line.logger] == ["found"]
 
 
 # spec: WP-10

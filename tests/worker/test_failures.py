@@ -82,9 +82,11 @@ def test_an_error_is_described_without_memory(monkeypatch: pytest.MonkeyPatch) -
 
 # spec: WK-5
 def test_an_exception_without_a_working_text_is_a_failure_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert b"RAISED" in failure_frame({"id": "1", "fence": 1}, UnspeakableError())
+    assert b"RAISED" in failure_frame({"id": "1", "fence": 1}, UnspeakableError(), {})
     monkeypatch.setattr("traceback.format_exception", _without_memory)
-    assert b"UnspeakableError: <exception str() failed>" in failure_frame({"id": "1", "fence": 1}, UnspeakableError())
+    assert b"UnspeakableError: <exception str() failed>" in failure_frame(
+        {"id": "1", "fence": 1}, UnspeakableError(), {}
+    )
 
 
 class EnoughError(Exception):

@@ -35,6 +35,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     age_ms: int
     progress: str | None = None
     """The job's progress as JSON; None: unchanged."""
+    kept: str | None = None
+    """The job's checkpoint as JSON; None: unchanged."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -116,5 +118,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Every recurring job; None if that was not read."""
     waiting: tuple[tuple[str, int], ...] | None = None
     """Queues with due jobs, and for how many ms the next one has been due; None if that was not read."""
+    woken: frozenset[str] = frozenset()
+    """The queues in which jobs became ready because others ended: followers, and the jobs that flows name for their
+    end."""
+    ended_flows: tuple[str, ...] = ()
+    """The ids of the flows that ended in this turn."""
     asked: tuple[NodeRequest, ...] | None = None
     """The requests to this node that callers elsewhere have left in the store; None if that was not read."""

@@ -142,6 +142,19 @@ class LookAtQueues(msgspec.Struct, frozen=True):
     """Reads which queues have due jobs, and what is known of other nodes."""
 
 
+class ExpireJobs(msgspec.Struct, frozen=True):
+    """Cancels jobs that should have been started earlier. The result is how many they were."""
+
+    limit: int = 500
+
+
+class SweepFlows(msgspec.Struct, frozen=True):
+    """Completes what others have left undone: followers of jobs that have ended, and flows without live jobs. The
+    result is how many they were."""
+
+    limit: int = 100
+
+
 class AnswerRequest(msgspec.Struct, frozen=True):
     """Answers a request that reached this node through the store."""
 
@@ -177,6 +190,8 @@ Chore = (
     | TakeSnapshot
     | LookAtPauses
     | LookAtQueues
+    | ExpireJobs
+    | SweepFlows
     | AnswerRequest
     | Lead
 )

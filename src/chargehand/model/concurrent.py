@@ -71,23 +71,23 @@ class SlotHand(Held):
     def notes(self, worker: str, now: float) -> list[Note]:
         """Returns what is to be written about these claims, and marks it as written. Progress that was written less
         than PROGRESS_EVERY seconds ago waits."""
-        progress = self.progress or {}
+        progress, kept = self.progress or {}, self.newest_kept()
         if self.progress_at > now:
-            progress = {}
-        names = {**self.unnoted, **progress}
+            progress, kept = {}, {}
+        names = {**self.unnoted, **progress, **kept}
         found = [(job, self.find(job)) for job in names]
         new = [
             Note(
                 seq=claim.seq, claim=claim.number, worker=worker, age_ms=int((now - self.sinces[job]) * 1000),
-                progress=progress.get(job),
+                progress=progress.get(job), kept=kept.get(job),
             )
             for job, claim in found
             if claim is not None
         ]  # fmt: skip
         self.unnoted.clear()
         self.noted = True
-        if progress:
-            self.progress, self.progress_at = None, now + PROGRESS_EVERY
+        if progress or kept:
+            self.progress, self.unkept, self.progress_at = None, None, now + PROGRESS_EVERY
         return new
 
     def not_written(self, notes: Mapping[int, Note]) -> None:
@@ -96,8 +96,7 @@ class SlotHand(Held):
             note = notes.get(claim.seq)
             if note is not None and note.claim == claim.number:
                 self.unnoted[job], self.noted = self.sinces[job], False
-                if note.progress is not None and job not in (self.progress or {}):
-                    self.set_progress(job, note.progress)
+                self.write_again(job, note)
 
 
 class SlotPool(Pool):

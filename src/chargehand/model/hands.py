@@ -21,9 +21,10 @@ ALONE = 60.0
 
 def most(pool: Pool, policy: JobPolicy, now: float) -> int:
     """Returns how many jobs a worker of this pool may have in its hand, with the one that it performs."""
-    if pool.batch > 1 or pool.one_by_one or pool.mean is None or now < pool.alone_until:
+    limit, mean = policy.most_in_hand, pool.mean
+    if limit == 1 or pool.one_by_one or mean is None or pool.batch > 1 or now < pool.alone_until:
         return 1
-    return max(1, min(policy.most_in_hand, int(policy.seconds_in_hand / max(pool.mean, 1e-5))))
+    return max(1, min(limit, int(policy.seconds_in_hand / max(mean, 1e-5))))
 
 
 def room(pool: Pool, held: Held, others: Sequence[Held], policy: JobPolicy, left: int | None, now: float) -> int:

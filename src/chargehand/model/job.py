@@ -25,6 +25,14 @@ LATEST_MS = 2 * LONGEST_DELAY_MS
 """The latest time for which a job can be scheduled: about the year 2170."""
 DEFAULT_TIMEOUT_MS = 3_600_000
 DEFAULT_MAX_ATTEMPTS = 3
+MOST_PREDECESSORS = 10_000
+IF_FAILED = ("fail", "run")
+KEPT_LIMIT = 64 * 1024
+"""The maximum size of a checkpoint in bytes of JSON."""
+PREDECESSOR = "predecessor"
+"""The reason of a job that failed because a predecessor failed or was cancelled."""
+EXPIRED = "expired"
+"""The reason of a job that was cancelled because it had not been started in time."""
 
 
 class State(StrEnum):
@@ -39,7 +47,7 @@ class State(StrEnum):
 
 FINISHED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 TRANSITIONS: dict[State, frozenset[State]] = {
-    State.QUEUED: frozenset({State.RUNNING, State.CANCELLED}),
+    State.QUEUED: frozenset({State.RUNNING, State.CANCELLED, State.FAILED}),  # failed: only by a predecessor
     State.RUNNING: frozenset({State.DONE, State.FAILED, State.CANCELLED, State.QUEUED}),
     State.DONE: frozenset(),
     State.FAILED: frozenset({State.QUEUED}),
@@ -47,8 +55,12 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
-def _text(description: str) -> msgspec.Meta:
-    return msgspec.Meta(description=description, extra={"low": 1, "high": NAME_LIMIT})
+def _text(description: str, allowed: tuple[str, ...] = ()) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"low": 1, "high": NAME_LIMIT, "allowed": allowed})
+
+
+def _flag(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"low": 0, "high": 1})
 
 
 def _number(description: str, low: int, high: int) -> msgspec.Meta:
@@ -77,6 +89,9 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_POLICY = JobPolicy()
+Backoff = float | tuple[float, ...]
+"""The delays between the attempts of a crew's jobs, in seconds: the first one, which is doubled with every further
+attempt; or each of them, of which the last is repeated."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,23 +125,53 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = DEFAULT_TIMEOUT_MS
     limit_key: Annotated[str | None, _text("Jobs of a queue with the same key share the queue's limit per key.")] = None
     tags: Annotated[tuple[str, ...], _number("Short texts by which jobs can be filtered.", 0, MOST_TAGS)] = ()
+    after: Annotated[
+        tuple[str, ...], _number("The ids of jobs that must end before this one is started.", 0, MOST_PREDECESSORS)
+    ] = ()
+    if_failed: Annotated[
+        str, _text("What happens if a job of `after` fails or is cancelled: `fail`, or `run` all the same.", IF_FAILED)
+    ] = "fail"
+    flow: Annotated[str | None, _text("The id of the flow that the job belongs to.")] = None
+    share: Annotated[
+        str | None, _text("Waiting jobs of a queue with different shares take turns, within a priority.")
+    ] = None
+    sequence: Annotated[
+        str | None, _text("Jobs of a queue with the same sequence run one after the other, in the order of enqueuing.")
+    ] = None
+    unique_for_ms: Annotated[
+        int | None,
+        _number("Milliseconds for which no other job with the same key is created.", 1, LONGEST_DELAY_MS),
+    ] = None
+    replace: Annotated[bool, _flag("Whether the payload replaces that of a waiting job with the same key.")] = False
+    expires_ms: Annotated[
+        int | None,
+        _number("Milliseconds after which the job is cancelled unless it was started.", 1, LONGEST_DELAY_MS),
+    ] = None
 
 
 class Option(msgspec.Struct, frozen=True):
     """One option of a job: its type, its bounds (of the length, for a text or several), and whether it may be None."""
 
     name: str
-    kind: type[str] | type[int] | type[tuple[str, ...]]
+    kind: type[str] | type[int] | type[bool] | type[tuple[str, ...]]
     optional: bool
     default: Any
     low: int
     high: int
     description: str
+    allowed: tuple[str, ...] = ()
+    """The only values of a text; none: any text."""
 
     def check(self, value: Any) -> None:
         """Raises PayloadError if the option cannot have this value."""
         if value is None and self.optional:
             return
+        if self.kind is bool:
+            if not isinstance(value, bool):
+                raise PayloadError(f"{self.name} is {value!r}; must be true or false")
+            return
+        if self.allowed and value not in self.allowed:
+            raise PayloadError(f"{self.name} is {value!r}; must be {' or '.join(map(repr, self.allowed))}")
         if self.kind is tuple:
             self._check_texts(value)
             return
@@ -143,12 +188,12 @@ class Option(msgspec.Struct, frozen=True):
     def _check_texts(self, value: Any) -> None:
         if not isinstance(value, tuple):
             raise PayloadError(f"{self.name} is {value!r}; must be a list of strings")
-        _within(f"the number of {self.name}", len(cast(tuple[Any, ...], value)), self.low, self.high, "")
+        what = "the number of tags" if self.name == "tags" else f"the number of jobs in {self.name}"
+        _within(what, len(cast(tuple[Any, ...], value)), self.low, self.high, "")
         for text in cast(tuple[Any, ...], value):
-            if not isinstance(text, str) or not 0 < len(codec.restore(text)) <= TAG_LIMIT:
-                raise PayloadError(
-                    f"{self.name} contain {text!r}; each must be a string of 1 to {TAG_LIMIT} characters"
-                )
+            most = TAG_LIMIT if self.name == "tags" else NAME_LIMIT
+            if not isinstance(text, str) or not 0 < len(codec.restore(text)) <= most:
+                raise PayloadError(f"{self.name} contains {text!r}; each must be a string of 1 to {most} characters")
             check_text(self.name, text)
 
 
@@ -174,6 +219,8 @@ class NewJob(JobSpec, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     queue: str
     payload: str = "null"
+    child: bool = False
+    """Whether a handler spawned the job: followers of the handler's own job wait for it, too."""
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -181,6 +228,8 @@ class Enqueued(msgspec.Struct, frozen=True):
 
     id: str
     created: bool
+    replaced: bool = False
+    """Whether the payload replaced that of the existing job."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -205,6 +254,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """How long the job had been due when it was claimed."""
     failed_in: str | None = None
     """In which worker process the job has failed so far, as JSON (`model/trust.py`); None if in none."""
+    flow: str | None = None
+    """The id of the flow that the job belongs to."""
+    kept: str | None = None
+    """The checkpoint that an earlier attempt left, as JSON; None if none did."""
+    expired: bool = False
+    """Whether the job should have been started earlier: it is cancelled instead of performed."""
     suspect: bool = False
     """Whether a node died unasked while it had this job: no other suspect is claimed before this claim has ended."""
 
@@ -267,6 +322,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Short texts by which jobs can be filtered; None if the job has none."""
     seq: int = 0
     """The job's position in the order of arrival."""
+    flow: str | None = None
+    """The id of the flow that the job belongs to."""
+    parent: str | None = None
+    """The id of the job that spawned this one."""
+    waits_for: int = 0
+    """How many predecessors a queued job waits for."""
+    share: str | None = None
+    sequence: str | None = None
+    expires_at_ms: int | None = None
+    """When the job is cancelled unless it was started."""
 
     def __post_init__(self) -> None:
         same_count(self)
@@ -386,11 +451,16 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     failed_in: str | None = None
     """As in Claim; None: unchanged."""
     follow: tuple[NewJob, ...] = ()
+    """The jobs that the handler enqueued or spawned; they exist only if this outcome is accepted."""
+    kept: str | None = None
+    """The checkpoint for the next attempt, as JSON; None: unchanged. It is deleted when the job is done."""
     worker: str | None = None
     pid: int | None = None
     duration_ms: int = 0
     item: str | None = None
     """For the log; the store has it."""
+    flow: str | None = None
+    """For events; the store has it."""
 
     @property
     def claim_name(self) -> ClaimName:
@@ -409,19 +479,23 @@ def settle(
     credible: bool = True,
     failed_in: str | None = None,
     policy: JobPolicy = DEFAULT_POLICY,
+    kept: str | None = None,
+    backoff: Backoff | None = None,
 ) -> Settlement | None:
     """Returns what an outcome makes of a job; None if there is nothing to write.
 
     An exception that is not `credible` may be the worker's fault: a job with several attempts then gets one more.
+    `kept` is the checkpoint that the attempt leaves, `backoff` the crew's own delays between attempts.
     """
     if isinstance(outcome, Done):  # the most frequent case, handled first for speed
         return Settlement(
             id=claim.id, seq=claim.seq, claim=claim.number, queue=claim.queue, state=State.DONE, outcome="done",
             result=outcome.result, follow=outcome.follow, worker=worker, pid=pid, duration_ms=duration_ms,
+            flow=claim.flow,
         )  # fmt: skip
     base: dict[str, Any] = {
         "id": claim.id, "seq": claim.seq, "claim": claim.number, "queue": claim.queue, "worker": worker, "pid": pid,
-        "duration_ms": duration_ms, "item": claim.item,
+        "duration_ms": duration_ms, "item": claim.item, "kept": kept, "flow": claim.flow,
     }  # fmt: skip
     match outcome:
         case Settled():
@@ -431,7 +505,8 @@ def settle(
             base |= {"outcome": how, "error": cut(error), "failures": 1, "failed_in": failed_in}
             if claim.last_attempt and (credible or claim.max_attempts == 1 or claim.extra_attempt):
                 return Settlement(state=State.FAILED, reason=how, **base)
-            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.failures + 1, jitter, policy), **base)
+            delay_ms = retry_delay_ms(claim.failures + 1, jitter, policy, backoff)
+            return Settlement(state=State.QUEUED, delay_ms=delay_ms, **base)
         case RetryLater(after_ms, error):
             base |= {"outcome": "retry", "error": cut(error), "failures": 1}
             if claim.failures + 1 >= claim.max_attempts:
@@ -457,9 +532,27 @@ def settle(
             return Settlement(state=State.QUEUED, outcome=None, **base)
 
 
-def retry_delay_ms(failures: int, jitter: float, policy: JobPolicy = DEFAULT_POLICY) -> int:
-    """Returns the exponential backoff: 2 s after the first failure, up to 10 minutes, plus up to 10 % jitter."""
-    delay = min(policy.first_retry * 2 ** min(failures - 1, 60), policy.longest_retry)
+def expired(claim: Claim) -> Settlement:
+    """Returns the settlement of a job that should have been started earlier: it is cancelled without an attempt."""
+    return Settlement(
+        id=claim.id, seq=claim.seq, claim=claim.number, queue=claim.queue, state=State.CANCELLED, outcome=None,
+        reason=EXPIRED, item=claim.item,
+    )  # fmt: skip
+
+
+def retry_delay_ms(
+    failures: int, jitter: float, policy: JobPolicy = DEFAULT_POLICY, backoff: Backoff | None = None
+) -> int:
+    """Returns the exponential backoff: 2 s after the first failure, up to 10 minutes, plus up to 10 % jitter.
+
+    A crew's own `backoff` replaces the first delay, or all of them; a first one above 10 minutes is not doubled.
+    """
+    if isinstance(backoff, tuple):
+        delay = backoff[min(failures, len(backoff)) - 1]
+    else:
+        first = policy.first_retry if backoff is None else backoff
+        most = policy.longest_retry if backoff is None else max(backoff, policy.longest_retry)
+        delay = min(first * 2 ** min(failures - 1, 60), most)
     return int(delay * 1000 * (1 + jitter / 10))
 
 
@@ -471,7 +564,7 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 Texts = TypeVar("Texts", bound=msgspec.Struct)
-_TEXTS = ("label", "key", "limit_key", "item", "tags")
+_TEXTS = ("label", "key", "limit_key", "item", "tags", "share", "sequence")
 
 
 def restored(record: Texts) -> Texts:
@@ -496,6 +589,10 @@ def check(job: NewJob) -> NewJob:
         value = getattr(job, option.name)
         if value is not option.default:  # most are, and this is done for every job
             option.check(value)
+    if job.after and job.id in job.after:
+        raise PayloadError(f"after contains the job itself, {job.id!r}")
+    if job.key is None and (job.unique_for_ms is not None or job.replace):
+        raise PayloadError(f"{'replace' if job.replace else 'unique_for'} needs a key: pass key=")
     return job
 
 

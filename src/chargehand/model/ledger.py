@@ -17,6 +17,7 @@ from chargehand.model.failover import Comparison, released
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
     DEFAULT_POLICY,
+    Backoff,
     Claim,
     Done,
     Interrupted,
@@ -28,6 +29,7 @@ from chargehand.model.job import (
     Settlement,
     State,
     Stopped,
+    expired,
     settle,
 )
 from chargehand.model.search import DEFAULT_DISCOVERY, DiscoveryPolicy, Look, Search
@@ -99,13 +101,16 @@ class Ledger:
         discovery: DiscoveryPolicy = DEFAULT_DISCOVERY,
         rated: Collection[str] = (),
         concurrency: Mapping[str, int] | None = None,
+        backoffs: Mapping[str, Backoff] | None = None,
     ) -> None:
         """`batching` maps crews that take batches to their size and the seconds to wait for a full one; `concurrency`
         maps crews whose workers perform several jobs at the same time to their number.
 
         `limited` are the queues with limits, where the end of a job may admit another. `rated` are those with rates,
         where a claim counts as a start, so that each must be one. `awaited` are the jobs that a caller waits for.
+        `backoffs` are the delays between attempts of the queues that have their own.
         """
+        self._backoffs = dict(backoffs or {})
         self._awaited = awaited
         self._freeing = frozenset(limited)
         self._limited = frozenset(limited) | frozenset(rated)
@@ -210,6 +215,7 @@ class Ledger:
         if isinstance(held, SlotHand):
             return self._finished_one(worker, held, outcome, now, pid, job or held.claim.id)
         took = _bounded(seconds, held, now)
+        kept = None if held.kept is None else held.take_kept(job or held.claim.id)
         if held.others:
             claim, last = held.take(job), False
         else:
@@ -226,7 +232,9 @@ class Ledger:
         if isinstance(outcome, Done):  # the most frequent case, without what only failures need
             self._done(claim, outcome, took, now, worker, pid)
         else:
-            self._record(claim, took, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
+            self._record(
+                claim, took, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in, kept=kept
+            )
         return following
 
     def _finished_one(
@@ -238,6 +246,7 @@ class Ledger:
         pool, since = self.pools[crew], held.since_of(job)
         assert isinstance(pool, SlotPool)
         last = not held.others
+        kept = held.take_kept(job)
         claim = held.take(job)
         if last:
             del self.held[worker]
@@ -249,7 +258,9 @@ class Ledger:
             self._trust[crew].succeeded(worker)
         elif isinstance(outcome, Raised):
             credible, failed_in = self._judge(worker, held, claim)
-        self._record(claim, now - since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
+        self._record(
+            claim, now - since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in, kept=kept
+        )
 
     def finished_all(
         self, worker: str, ends: Sequence[tuple[Done, float | None]], now: float, pid: int | None
@@ -331,6 +342,14 @@ class Ledger:
         held = self.held.get(worker)
         if held is not None and (job is None or held.find(job)):
             held.set_progress(job or held.claim.id, progress)
+            held.progress_at = max(held.progress_at, now)
+
+    def keep(self, worker: str, job: str, claim: int, state: str, now: float) -> None:
+        """Records the checkpoint of a job, if the worker performs it under this claim."""
+        held = self.held.get(worker)
+        found = held and held.find(job)
+        if held is not None and found is not None and found.number == claim:
+            held.set_kept(job, state)
             held.progress_at = max(held.progress_at, now)
 
     def cancelled(self, jobs: Collection[str], now: float) -> list[tuple[str, str]]:
@@ -435,7 +454,8 @@ class Ledger:
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced because of another job that it held")
-            if self._record(claim, now - held.since_of(job), its, now, worker=worker, pid=pid) is State.FAILED:
+            took, kept = now - held.since_of(job), held.take_kept(job)
+            if self._record(claim, took, its, now, worker=worker, pid=pid, kept=kept) is State.FAILED:
                 pool.done += 1
         return list(held.claims.values())
 
@@ -455,7 +475,8 @@ class Ledger:
         if todo is None:
             self._rest(worker, pool, now)
             return None
-        return _joined(todo, self._more(worker, self.held[worker], pool, now))
+        more = self._more(worker, self.held[worker], pool, now)
+        return todo if more is None else _joined(todo, more)
 
     def _rest(self, worker: str, pool: Pool, now: float) -> None:
         """Makes a worker that receives nothing idle."""
@@ -465,9 +486,9 @@ class Ledger:
 
     def _more(self, worker: str, held: Held, pool: Pool, now: float) -> Hand | None:
         """Returns the jobs that a worker which holds one is handed in addition; None if there are none."""
-        if not pool.prefetched or not self.filling or self.closed or held.others is not None:
+        if not pool.prefetched or hands.most(pool, self._policy, now) == 1:  # the most frequent cases, checked first
             return None
-        if worker not in pool.available or pool.paused:
+        if not self.filling or self.closed or held.others is not None or worker not in pool.available or pool.paused:
             return None
         others = self._hands_of(pool)
         count = hands.room(pool, held, others, self._policy, self._left.get(worker), now)
@@ -803,6 +824,7 @@ class Ledger:
         pid: int | None = None,
         credible: bool = True,
         failed_in: str | None = None,
+        kept: str | None = None,
     ) -> State | None:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         if isinstance(outcome, Stopped) and (claim.seq, claim.number) in self._cut_short:
@@ -810,7 +832,8 @@ class Ledger:
         self.tally.ended(claim.queue, outcome, took)
         settlement = settle(
             claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=int(took * 1000),
-            credible=credible, failed_in=failed_in, policy=self._policy,
+            credible=credible, failed_in=failed_in, policy=self._policy, kept=kept,
+            backoff=self._backoffs.get(claim.queue),
         )  # fmt: skip
         if settlement is None:
             return None
@@ -966,7 +989,7 @@ class Ledger:
         for held in self.held.values():
             if not held.noted:
                 moment = held.note_since + NOTE_AFTER
-            elif held.progress is not None:
+            elif held.progress is not None or held.unkept:
                 moment = held.progress_at
             else:
                 continue
@@ -1058,7 +1081,7 @@ class Ledger:
         notes: list[Note] = []
         for worker, held in self.held.items():
             new = not held.noted and (held.early or now - held.note_since >= NOTE_AFTER / 2)
-            if new or (held.noted and held.progress is not None and held.progress_at <= now):
+            if new or (held.noted and held.has_news and held.progress_at <= now):
                 notes += held.notes(worker, now)
         return notes
 
@@ -1075,6 +1098,10 @@ class Ledger:
             for crew, pool in self.pools.items():
                 pool.check_store |= crew not in wanted
                 pool.stirred = True
+        for queue in result.woken:
+            self.hint(queue)
+            if queue in self.elsewhere and not any(p.queue == queue and p.room(now) for p in self.pools.values()):
+                self._overflow = True  # no worker is free here for a job that others made ready
         for grant in result.grants:
             pool = self.pools[grant.crew]
             if grant.crew in self.searches:
@@ -1091,8 +1118,8 @@ class Ledger:
                 pool.due_at = due if pool.due_at is None else min(pool.due_at, due)
             if not pool.prefetched:
                 pool.gather_until = None  # the jobs that waited are gone, and these have not waited
-            pool.add(grant.claims)
-            self._suspects.update(claim.id for claim in grant.claims if claim.suspect)
+            pool.add(self._in_time(grant.claims, now))
+            self._suspects.update(claim.id for claim in grant.claims if claim.suspect and not claim.expired)
             if grant.urgent:
                 self._give_back(pool, now, min(grant.urgent, len(pool.prefetched)))
                 self._write_at = now  # the same transaction claims the more urgent jobs
@@ -1105,6 +1132,16 @@ class Ledger:
             if asleep and due is not None and due <= now:
                 self._waiting.setdefault(crew, 1)  # no worker is awake to call discover
         return handed
+
+    def _in_time(self, claims: Sequence[Claim], now: float) -> Sequence[Claim]:
+        """Returns the claims without those that should have been started earlier, which are cancelled."""
+        late = [claim for claim in claims if claim.expired]
+        if not late:
+            return claims
+        for claim in late:
+            self._add_settlement(expired(claim), now)
+        self._write_at = now
+        return [claim for claim in claims if not claim.expired]
 
     def _postpone(self, left: Batch, now: float) -> None:
         """Keeps the settlements and chores that were not written for a later batch; the requests are refused."""
@@ -1142,7 +1179,9 @@ class Ledger:
 
 def _bounded(seconds: float | None, held: Held, now: float) -> float:
     """Returns how long a job took: as its worker has measured it, but not longer than the worker has had it."""
-    return now - held.since if seconds is None else max(0.0, min(seconds, now - held.received))
+    if seconds is None:
+        return now - held.since
+    return max(0.0, seconds if seconds < now - held.received else now - held.received)
 
 
 def _joined(first: Todo | None, more: Hand | None) -> Todo:

@@ -32,6 +32,8 @@ class QueueFigures(Protocol):
     @property
     def future(self) -> int: ...
     @property
+    def following(self) -> int: ...
+    @property
     def running(self) -> int: ...
     @property
     def failed(self) -> int: ...
@@ -63,7 +65,8 @@ class Past:
         for gone in self._rows.keys() - named.keys():
             del self._rows[gone]
         for name, queue in named.items():
-            self._add(name, (float(at_ms), queue.queued - queue.future, queue.running, queue.failed, queue.rate))
+            due = queue.queued - queue.future - queue.following
+            self._add(name, (float(at_ms), due, queue.running, queue.failed, queue.rate))
 
     def _add(self, name: str, point: tuple[float, ...]) -> None:
         row = self._rows.get(name)

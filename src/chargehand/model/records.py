@@ -406,6 +406,8 @@ class JobFilter(Filter, frozen=True, kw_only=True):
     """Only jobs that finished at least so long ago."""
     ids: tuple[str, ...] | None = None
     """Only these jobs."""
+    flow: str | None = None
+    """Only jobs of the flow with this id."""
     before: str | None = None
     below: int | None = None
     """The `seq` of the last job of the previous page; unlike `before` it stays valid when that job is pruned."""
@@ -423,13 +425,14 @@ class JobSize(msgspec.Struct, frozen=True):
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of a queue are in each state.
 
-    Of the queued jobs, `future` wait for their time, and `limited` were set aside because their key has as many running
-    jobs as its limit allows, or was started as often as its rate allows.
+    Of the queued jobs, `future` wait for their time, `following` for other jobs, and `limited` were set aside because
+    their key has as many running jobs as its limit allows, or was started as often as its rate allows.
     """
 
     queue: str
     queued: int = 0
     future: int = 0
+    following: int = 0
     limited: int = 0
     running: int = 0
     done: int = 0

@@ -16,9 +16,10 @@ ALL_QUEUES = "queue:status"
 ALL_JOBS = "queue:jobs"
 HEALTH = "system:health"
 DEFAULT = (ALL_QUEUES, "queue:*:status", "worker:*:status", "node:*:status", HEALTH)
-"""All topics except those of jobs."""
+"""All topics except those of jobs and flows."""
 FORMS = (
-    "queue:status", "queue:*:status", "queue:jobs", "job:*", "worker:*:*:status", "node:*:status", "system:health",
+    "queue:status", "queue:*:status", "queue:jobs", "job:*", "flow:*", "worker:*:*:status", "node:*:status",
+    "system:health",
 )  # fmt: skip
 """Every topic has one of these forms; `*` stands for one or more segments."""
 MOST_PATTERNS = 100
@@ -43,10 +44,11 @@ class Event:
         self.rest = rest
         """The event as JSON without its topic: `,"type":…}`."""
         self.lasts = lasts
-        """Whether the event belongs to the state until it is removed; jobs that are not running do not."""
+        """Whether the event belongs to the state until it is removed; jobs that are not running, and flows that have
+        ended, do not."""
         self.removed = removed
         self.aside = aside
-        """Whether the job is known only because a subscriber follows its id; it is sent to no other subscriber."""
+        """Whether the job or flow is known only because a subscriber follows its id; it is sent to no other."""
         self.body = body
         self._encoded: dict[str, bytes] = {}
         self._sse: dict[str, bytes] = {}
@@ -97,6 +99,11 @@ def job_topic(job_id: str) -> str:
     return f"job:{job_id}"
 
 
+def flow_topic(flow_id: str) -> str:
+    """Returns the topic of a flow."""
+    return f"flow:{flow_id}"
+
+
 def worker_topic(component: str) -> str:
     """Returns the topic of a worker."""
     return f"{component}:status"
@@ -108,8 +115,19 @@ def node_topic(name: str) -> str:
 
 
 def has_ended(event: dict[str, Any]) -> bool:
-    """Whether this is a job's last event: it has finished or was removed."""
-    return event["type"] == "job_update" and (event.get("removed", False) or event["job"]["state"] in _DONE)
+    """Whether this is the last event of a job or a flow: it has ended or was removed."""
+    kind = event["type"].removesuffix("_update")
+    return kind in ("job", "flow") and (event.get("removed", False) or event[kind]["state"] in _DONE)
+
+
+def is_work(key: str) -> bool:
+    """Whether this is the key of a job or a flow, of which there may be many."""
+    return key.startswith(("job:", "flow:"))
+
+
+def is_flow(key: str) -> bool:
+    """Whether this is the key of a flow."""
+    return key.startswith("flow:")
 
 
 # matching
@@ -152,15 +170,32 @@ class Patterns(msgspec.Struct, frozen=True):
     """Patterns that match the topics of individual jobs, such as `job:*`."""
     list_jobs: bool
     """Whether jobs are wanted under the topic of all jobs."""
+    flow_ids: frozenset[str] = frozenset()
+    """Individual flows."""
+    flows: bool = False
+    """Whether flows are wanted that are not named individually."""
 
     @property
     def jobs(self) -> bool:
         """Whether jobs are wanted that are not named individually."""
         return self.list_jobs or bool(self.of_jobs)
 
+    @property
+    def named(self) -> list[str]:
+        """The topics of the individual jobs and flows."""
+        return [*map(job_topic, self.ids), *map(flow_topic, self.flow_ids)]
+
+    def keeps(self, key: str) -> bool:
+        """Whether the state of this job or flow is wanted."""
+        if is_flow(key):
+            return self.flows or key[5:] in self.flow_ids
+        return self.jobs or key[4:] in self.ids
+
     def topic_of(self, event: Event) -> str | None:
         """Returns the topic under which this subscriber receives the event; None if it does not."""
         if not event.key.startswith("job:"):
+            if event.aside and event.topic[5:] not in self.flow_ids:
+                return None
             return event.topic if any(matches(pattern, event.topic) for pattern in self.texts) else None
         if event.topic[4:] in self.ids:
             return event.topic
@@ -189,6 +224,10 @@ def parse(topics: Iterable[str], most: int = MOST_PATTERNS) -> Patterns:
         ids=frozenset(text[4:] for text, segments in split.items() if segments[0] == "job" and "*" not in segments),
         of_jobs=tuple(text for text, segments in split.items() if "*" in segments and _meet(segments, ("job", "*"))),
         list_jobs=any(matches(text, ALL_JOBS) for text in texts),
+        flow_ids=frozenset(
+            text[5:] for text, segments in split.items() if segments[0] == "flow" and "*" not in segments
+        ),
+        flows=any("*" in segments and _meet(segments, ("flow", "*")) for segments in split.values()),
     )
 
 
@@ -202,6 +241,8 @@ def union(many: Iterable[Patterns]) -> Patterns | None:
         ids=frozenset(job_id for group in groups for job_id in group.ids),
         of_jobs=tuple(dict.fromkeys(text for group in groups for text in group.of_jobs)),
         list_jobs=any(group.list_jobs for group in groups),
+        flow_ids=frozenset(flow_id for group in groups for flow_id in group.flow_ids),
+        flows=any(group.flows for group in groups),
     )
 
 

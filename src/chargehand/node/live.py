@@ -1,4 +1,4 @@
-"""Publishes the live state of the node in a broker: workers, jobs, queues and the verdict.
+"""Publishes the live state of the node in a broker: workers, jobs, flows, queues and the verdict.
 
 Without subscribers it only counts what the figures need, and reads the queues now and then while they change, so that
 the charts have a past. It never waits: the reader thread reads what only the store knows.
@@ -22,6 +22,7 @@ from chargehand.model.past import NEVER, Past
 from chargehand.model.records import Counts, HealthRow, NodeRow
 from chargehand.model.topic import HEALTH, Patterns, node_topic, queue_topic, worker_topic
 from chargehand.node.handle import Handle
+from chargehand.node.live_flows import LiveFlows
 from chargehand.node.live_jobs import LiveJobs
 from chargehand.node.reader import Reader
 from chargehand.settings.plan import NodePlan
@@ -65,6 +66,7 @@ class Live:
         self._reader, self._system, self._shared = reader, system, shared
         self.broker = Broker(life)
         self.jobs = LiveJobs(self.broker, plan.node, ledger)
+        self.flows = LiveFlows(self.broker)
         self.watched = False
         """Whether there are subscribers."""
         self.past = Past()
@@ -90,7 +92,7 @@ class Live:
         self._stirred = False
         self._awaited = False
         """Whether a new subscriber waits for the next read."""
-        self._look_at = self._poll_at = 0.0
+        self._look_at = self._poll_at = self._ends_at = 0.0
         self._fleet_at = 0.0 if shared else NEVER
         self._asked: tuple[int, int] | None = None
         """The read in progress: its number, and the broker's version when it was started."""
@@ -102,7 +104,7 @@ class Live:
 
     def watch(self, patterns: Patterns | None, now: float) -> int:
         """Set what all subscribers together want; None if there are none. Returns the read after which it is known."""
-        news = self.jobs.watch(patterns)
+        news = self.flows.watch(patterns) | self.jobs.watch(patterns)
         if patterns is None:
             self.watched = False
             self._reader.rest()
@@ -149,6 +151,8 @@ class Live:
         """A worker settled this job in its own transaction."""
         if self.watched:
             self._stirred |= self.jobs.ask(job_id)
+            self.flows.written()
+            self._stirred |= self.flows.waiting
 
     def written(self, now: float) -> None:
         """Another process has written into the store."""
@@ -156,6 +160,7 @@ class Live:
         if self.watched:
             self._stirred = True
             self.jobs.written()
+            self.flows.written()
 
     def committed(self, batch: Batch, result: Result, now: float) -> None:
         """A batch was committed."""
@@ -178,6 +183,7 @@ class Live:
         if self.watched:
             self._stirred |= work
             self._stirred |= self.jobs.committed(batch, result)
+            self.flows.committed(batch, result)
 
     def _figures_of(self, queue: str) -> Figures:
         found = self._figures.get(queue)
@@ -201,6 +207,8 @@ class Live:
             moments.append(max(self._publish_at, busy_at))
         if self._stirred and self._asked is None:
             moments.append(self._look_at)
+        if self.flows.urgent and self._asked is None:
+            moments.append(self._ends_at)
         return min(moments)
 
     def step(self, now: float) -> None:
@@ -223,6 +231,8 @@ class Live:
         stirred = self._stirred and now >= self._look_at
         if self._asked is None and (stirred or now >= min(self._poll_at, self._fleet_at)):
             self._look(now)
+        elif self._asked is None and self.flows.urgent and now >= self._ends_at and not self._awaited:
+            self._look_at_ends()
 
     def _publish_work(self, now: float) -> None:
         began, many = clock.monotonic(), self.jobs.waiting > MANY
@@ -305,17 +315,28 @@ class Live:
         look = StoreLook(
             queues=poll or stirred, fleet=fleet, only_if_changed=not (stirred or fleet), mark=self._looks
         )  # fmt: skip
+        look = self.flows.look(look, poll=poll or fleet)
         self._reader.ask(self.jobs.look(look, poll=poll or fleet))
         if poll or stirred:
             self._stirred, self._awaited, self._poll_at = False, False, now + POLL
         if fleet:
             self._fleet_at = now + FLEET_POLL
 
+    def _look_at_ends(self) -> None:
+        """Reads the flows that have ended, before the next read of everything: their ends are published at once."""
+        self._looks += 1
+        self._asked = (self._looks, self.broker.version)
+        self._reader.ask(self.flows.look(StoreLook(queues=False, mark=self._looks), poll=False))
+
     def seen(self, seen: StoreView, took: float, now: float) -> None:
         """Take over the result of a read."""
         if self._asked is None or seen.look.mark != self._asked[0]:
             return  # the subscribers left meanwhile
         (self.looked, version), self._asked = self._asked, None
+        self._ends_at = now + max(FIRST_GAP, 4 * took)
+        if self.watched and not (seen.look.queues or seen.look.fleet):
+            self.flows.seen(seen)  # only about ends
+            return
         self._look_at = now + max(LOOK_GAP, 4 * took)
         if seen.error is not None:
             self._stirred, self._look_at = True, now + POLL  # the change that caused the read has not been seen
@@ -326,6 +347,8 @@ class Live:
             self._keep(now, took)
             return
         self.jobs.seen(seen, version)
+        self.flows.seen(seen)
+        self._stirred |= self.flows.waiting
         if seen.fleet is not None:
             self._publish_fleet(*seen.fleet)
         if seen.counts is not None or any(figures.moved(now) for figures in self._figures.values()):

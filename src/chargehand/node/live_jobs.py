@@ -18,7 +18,7 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.job import FINISHED, JobRecord, Settlement, State
 from chargehand.model.ledger import Begun, Ledger
 from chargehand.model.search import Look as Search
-from chargehand.model.topic import Patterns, job_topic
+from chargehand.model.topic import Patterns, is_flow, job_topic
 from chargehand.protocol.worker import ProgressFrame
 
 MOST_CHANGES = 500
@@ -61,7 +61,7 @@ class LiveJobs:
         self._all, self._ids = every, ids
         self._new_list |= new_list
         if not every:
-            self._broker.forget_jobs(lambda key: key[4:] in ids)
+            self._broker.forget_work(lambda key: is_flow(key) or key[4:] in ids)
             for changes in (self._changes, self._new):
                 for job_id in [job_id for job_id in changes if job_id not in ids]:
                     del changes[job_id]

@@ -47,12 +47,19 @@ class LogBuffer(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         facts: dict[str, Any] = dict(getattr(record, "facts", {}))
-        component, job = facts.pop("component", None), facts.pop("job", None)
-        line = facts.pop("line", None)
-        more = " ".join(f"{name}={value}" for name, value in facts.items() if value is not None)
-        text = str(line) if line is not None else f"{record.getMessage()} {more}".rstrip()
-        event = facts.get("event")
-        entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job, event)
+        component, job, event = facts.pop("component", None), facts.pop("job", None), facts.get("event")
+        exception, logger = facts.pop("exception", None), facts.get("logger")
+        if "line" in facts:  # printed by a worker
+            texts = [str(facts["line"])]
+        elif logger is not None:  # a record of a worker
+            more = _words({name: each for name, each in facts.items() if name not in ("event", "logger")})
+            texts = f"{logger}: {record.getMessage()}{more}".splitlines() + str(exception or "").splitlines()
+        else:
+            texts = [f"{record.getMessage()}{_words(facts)}"]
+        for text in texts:
+            self._add(LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job, event))
+
+    def _add(self, entry: LogEntry) -> None:
         self.entries.append(entry)
         self._added += 1
         if self.on_entry is not None and threading.current_thread() is threading.main_thread():
@@ -82,3 +89,7 @@ class LogBuffer(logging.Handler):
                     break
                 found.append(entry)
         return found[::-1], last
+
+
+def _words(facts: dict[str, Any]) -> str:
+    return "".join(f" {name}={value}" for name, value in facts.items() if value is not None)

@@ -20,11 +20,17 @@ class Loop:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self._first: set[int] = set()
 
-    def add(self, descriptor: int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
-        """Call the handler with the events whenever the descriptor is ready."""
+    def add(
+        self, descriptor: int, handler: Callable[[int], None], events: int = select.EPOLLIN, *, first: bool = False
+    ) -> None:
+        """Call the handler with the events whenever the descriptor is ready; `first`: before all others that are ready
+        at the same time."""
         self._epoll.register(descriptor, events)
         self._handlers[descriptor] = handler
+        if first:
+            self._first.add(descriptor)
 
     def change(self, descriptor: int, events: int) -> None:
         """Change the events that are waited for."""
@@ -33,6 +39,7 @@ class Loop:
     def remove(self, descriptor: int) -> None:
         """Forget the descriptor. Call this before the descriptor is closed."""
         if self._handlers.pop(descriptor, None) is not None:
+            self._first.discard(descriptor)
             self._epoll.unregister(descriptor)
 
     def wait(self, timeout: float) -> list[tuple[int, int]]:
@@ -44,6 +51,8 @@ class Loop:
 
     def handle(self, ready: list[tuple[int, int]]) -> None:
         """Call the handlers of these descriptors."""
+        if len(ready) > 1:  # the order of epoll is not that in which they became ready
+            ready.sort(key=lambda each: each[0] not in self._first)
         for descriptor, events in ready:
             handler = self._handlers.get(descriptor)
             if handler is not None:  # an earlier handler may have removed it

@@ -9,6 +9,7 @@ import random
 import resource
 import signal
 import socket
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -25,7 +26,7 @@ from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge, will_work
-from chargehand.model.job import FINISHED, Settlement, State
+from chargehand.model.job import FINISHED, Claim, Settlement, State
 from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
@@ -36,15 +37,18 @@ from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
 from chargehand.node.health_rows import HealthRows
 from chargehand.node.inbox import Inbox
+from chargehand.node.job_files import JobFilesThread
 from chargehand.node.listening import Listening
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
+from chargehand.node.lookups import Lookups, NotRead
 from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.output import OutputLine
 from chargehand.node.own_files import OwnFiles
 from chargehand.node.reader import Reader
 from chargehand.node.replies import answer_at_once, answer_enqueue, is_answered_at_once, refuse, waits
 from chargehand.node.requests import Requests
+from chargehand.node.results import read_page
 from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
 from chargehand.node.store_thread import (
@@ -66,6 +70,7 @@ from chargehand.processes import proc
 from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
+from chargehand.protocol.worker import ResultsFrame, refused_page
 from chargehand.settings.plan import NodePlan
 from chargehand.stores import open_listener, open_store
 from chargehand.stores.location import locate
@@ -82,6 +87,9 @@ BEATS_A_LEASE = 3
 """A node of a store for many nodes beats at least so many times within its lease."""
 BRISK = 0.001
 """Seconds after a turn during which the node only handles what arrives: nothing else is that urgent."""
+SWEEP_EVERY = 60.0
+"""Seconds between two sweeps of flows in a store for many nodes; each is part of a heartbeat."""
+UNSUCCESSFUL = (State.FAILED, State.CANCELLED)
 UNKILLABLE_EVERY = 0.5
 """Seconds between two checks of processes that a SIGKILL did not end."""
 
@@ -126,6 +134,7 @@ class Node:
             plan.discovery,
             rated,
             {crew.name: crew.concurrency for crew in plan.crews},
+            {crew.queue: crew.backoff for crew in plan.crews if crew.backoff is not None},
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
@@ -161,6 +170,13 @@ class Node:
             self._loop.add(self._listening.ready, lambda _: self._notified())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
+        self._lookups = Lookups(lambda: open_store(plan.store, create=False))
+        self._loop.add(self._lookups.ready, lambda _: self._lookups.handle())
+        self._job_files = (
+            None if plan.files is None else JobFilesThread(plan.files, lambda: open_store(plan.store, create=False))
+        )
+        self._sweep_at: float | None = None
+        """When what other nodes have left undone in flows is completed next; None: there are no other nodes."""
         self._gpus = Gpus(Tool(plan.nvidia_smi), self._fleet)
         self._loop.add(self._gpus.ready, lambda _: self._read_gpus())
         self._live = Live(
@@ -173,7 +189,7 @@ class Node:
         self._subscribers = Subscribers(self._live)
         self._requests = Requests(
             plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers,
-            shared=self._location.server is not None,
+            self._lookups, shared=self._location.server is not None,
         )  # fmt: skip
         self._stacks = StackRequests(self._fleet, self._supervisor.handles)
         self._server = Server(
@@ -258,6 +274,9 @@ class Node:
         if self._listening is not None:
             self._listening.stop()
         self._reader.rest(1.0)
+        self._lookups.stop(1.0)
+        if self._job_files is not None:
+            self._job_files.stop(1.0)
         self._store.stop()
         self._store.join(1.0)
         self._server.close()
@@ -369,8 +388,12 @@ class Node:
             self._supervisor.beat()
             self._diary.weigh(self._fleet.places, clock.now_ms())
             found = self._health_rows.chores(now, self._failing, self._requests.drain.state)
-            if self._shares_searches and chores.LookAtQueues() in found:
-                found.append(self._lead(now))
+            if chores.LookAtQueues() in found:
+                found.append(chores.ExpireJobs())
+                if self._shares_searches:
+                    found.append(self._lead(now))
+                if self._sweep_at is not None and now >= self._sweep_at:
+                    self._sweep_flows(now)
             for chore in found:
                 self._ledger.chore(chore, now)
         if self._requests.pauses_due is not None and now >= self._requests.pauses_due:
@@ -381,6 +404,11 @@ class Node:
         self._supervisor.call_back_due(now)
         for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
             self._supervisor.hand_out(component, todo)
+
+    def _sweep_flows(self, now: float) -> None:
+        """Complete what other nodes have left undone, and those before this one."""
+        self._ledger.chore(chores.SweepFlows(), now)
+        self._sweep_at = None if self._location.server is None else now + SWEEP_EVERY
 
     def _lead(self, now: float) -> chores.Lead:
         """Returns the question for which crews this node calls `discover`."""
@@ -442,6 +470,9 @@ class Node:
                 if self._cut_off is not None:
                     self._cut_off.beaten(now, now)
                 self._requests.opened(news, now)
+                self._sweep_flows(now)
+                if self._job_files is not None:
+                    self._job_files.start()
                 if self._listening is not None:
                     self._listening.start()
                 if self._shares_searches:
@@ -577,6 +608,9 @@ class Node:
             self._looks.claimed(any_job=claimed)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
+        for flow in result.ended_flows:
+            self._followers.flow_ended(flow)
+        self._check_awaited(batch, result)
         for job_id, _ in result.lost:
             log.warning("an outcome was refused: its claim no longer holds", event=log.Event.OUTCOME_LATE, job=job_id)
         for settlement in batch.settlements:
@@ -584,6 +618,14 @@ class Node:
                 self._followers.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.claim_name not in result.lost:
                 _tell_failure(settlement)
+
+    def _check_awaited(self, batch: Batch, result: Result) -> None:
+        """Look which awaited jobs have ended, if followers of jobs may have failed in this batch."""
+        ended = any(each.state in UNSUCCESSFUL for each in batch.settlements)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            ended |= isinstance(chore, chores.ExpireJobs | chores.SweepFlows | chores.CancelJobs) and bool(done)
+        if ended:
+            self._requests.look_at_awaited()
 
     def _beaten(self, now: float) -> None:
         """Record that the last turn has reached the store: other nodes know that this one lives."""
@@ -613,8 +655,23 @@ class Node:
 
     # what the supervisor reports
 
-    def ended(self, component: str, job_id: str, seconds: float) -> None:
+    def left(self, claims: Sequence[Claim]) -> None:
+        if self._job_files is not None:
+            self._job_files.left(claims)
+
+    def asked(self, component: str, question: ResultsFrame) -> None:
+        handle = self._supervisor.handles[component]
+
+        def answer(found: bytes | NotRead) -> None:
+            if handle.work is not None:  # closed if the worker has exited
+                handle.work.send(refused_page(question, found.why) if isinstance(found, NotRead) else found)
+
+        self._lookups.ask(lambda store: read_page(store, question), answer)
+
+    def ended(self, component: str, job_id: str, seconds: float, flows: Sequence[str]) -> None:
         self._followers.ended(job_id)
+        for flow in flows:
+            self._followers.flow_ended(flow)
         self._ledger.hint()
         self._live.settled(job_id)
         self._diary.done(component, job_id, int(seconds * 1000), clock.now_ms())
@@ -642,9 +699,15 @@ class Node:
             self._diary.removed(component, clock.now_ms())
 
     def said(self, component: str, line: OutputLine) -> None:
-        log.at(
-            line.level, "worker says", event=log.Event.WORKER_OUTPUT, component=component, job=line.job, line=line.text
-        )
+        about: dict[str, Any] = {"event": log.Event.WORKER_OUTPUT, "component": component, "job": line.job}
+        if line.logger is None:
+            log.at(line.level, "worker says", **about, line=line.text)
+            return
+        about |= {"logger": line.logger, "exception": line.exception}
+        extra = {
+            f"{name}_" if name in log.RESERVED or name in about else name: each for name, each in line.extra.items()
+        }
+        log.record(line.level, line.text, {**about, **extra})
 
     # documents for callers
 
@@ -695,7 +758,9 @@ class Node:
     # stopping
 
     def _on_tether(self, _: Channel, frame: Frame | BadFrame) -> None:
-        if isinstance(frame, Frame) and frame.kind == "STOP":
+        if isinstance(frame, Frame) and frame.kind == "PING":
+            self._tether.send(encode("PONG", {}))
+        elif isinstance(frame, Frame) and frame.kind == "STOP":
             self.stop("the host asked")
         elif isinstance(frame, Frame) and frame.kind == "KILL":
             self.stop("the host asked, and waits no longer")

@@ -11,7 +11,7 @@ import select
 import termios
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from chargehand import clock
 from chargehand.node.loop import Loop
@@ -32,16 +32,37 @@ MOST_WAITING, MOST_WAITING_BYTES = 4000, 4 << 20
 MARK = b"\x1e"
 """Precedes, together with the secret of the worker, a structured log record."""
 
-LEVELS = ("debug", "info", "warning", "error")
+PART = b"+"
+"""Follows the mark if the line is a part of a record that is too long for one line."""
+MOST_PARTIAL, LONGEST_RECORD = 16, 256 * 1024
+"""Records of which some parts are missing, and the bytes of one: the oldest, or one that is longer, is dropped."""
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class OutputLine:
-    """One line of output: its level, its text, and the job that it belongs to."""
+    """One line that a worker has printed, or one of its log records; and the job that it belongs to."""
 
-    __slots__ = ("at_ms", "job", "level", "text")
+    __slots__ = ("at_ms", "exception", "extra", "job", "level", "logger", "text")
 
-    def __init__(self, level: str, text: str, job: str | None) -> None:
+    def __init__(
+        self,
+        level: str,
+        text: str,
+        job: str | None,
+        logger: str | None = None,
+        extra: dict[str, Any] | None = None,
+        exception: str | None = None,
+    ) -> None:
+        """`logger` is None for a printed line; for a record, `text` is the message."""
         self.at_ms, self.level, self.text, self.job = clock.now_ms(), level, text, job
+        self.logger, self.extra, self.exception = logger, extra or {}, exception
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines as people read them: those of the message, with its logger in front, and of the exception."""
+        text = self.text if self.logger is None else f"{self.logger}: {self.text}"
+        return [*text.splitlines(), *(self.exception or "").splitlines()]
 
 
 class Output:
@@ -75,19 +96,27 @@ class Output:
         self._dropping = False
         self._dropped = 0
         self._recent: deque[bytes] = deque(maxlen=KEPT)
+        self._parts = _Parts()
         self._open = True
-        loop.add(descriptor, self._ready)
+        loop.add(descriptor, self._ready, first=True)  # a line is printed before its job reports its outcome
 
     @property
     def lines(self) -> list[OutputLine]:
         """The last lines, dropped ones included, for a crash report."""
-        return [line for data in self._recent for line in self._read_line(data, None)]
+        parts = _Parts()
+        return [line for data in self._recent for line in self._read_line(data, None, parts)]
 
     def was_behind(self) -> bool:
         """Whether the worker had to wait for room in the pipe: it holds unread output, or was rested since the last
         call."""
         rested, self._rested = self._rested, False
         return rested or (self._open and fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4) != b"\0" * 4)
+
+    def catch_up(self) -> None:
+        """Reads what the worker has printed so far, unless reading rests because it prints very much."""
+        read = 1
+        while self._open and read and self._in_a_row < READ_IN_A_ROW:
+            read = self._read()
 
     def close(self) -> None:
         """Reads what is left, without waiting for more, and closes. Waiting lines are logged now, ahead of those of the
@@ -166,7 +195,7 @@ class Output:
         for _ in range(min(most, len(self._waiting))):
             data, job = self._waiting.popleft()
             self._waiting_bytes -= len(data)
-            for line in self._read_line(data, job):
+            for line in self._read_line(data, job, self._parts):
                 self._on_line(line)
         if self._waiting:
             if not self._logs_later:
@@ -177,13 +206,15 @@ class Output:
             self._on_line(OutputLine("warning", f"{self._dropped:,} lines dropped", None))
         self._dropped, self._dropping = 0, False
 
-    def _read_line(self, data: bytes, job: str | None) -> Iterator[OutputLine]:
+    def _read_line(self, data: bytes, job: str | None, parts: "_Parts") -> Iterator[OutputLine]:
         """Yields what a line holds: printed text, a log record, or text without a line end and a record after it."""
         printed, mark, record = data.partition(self._mark)
         text = printed.decode(errors="replace").rstrip("\r")
         if text:
             yield OutputLine("info", text, job)
-        if mark:
+        if mark and record.startswith(PART):
+            record = parts.add(record[len(PART) :])
+        if mark and record is not None:
             yield _record(record, job)
 
     def _let_go(self) -> None:
@@ -193,12 +224,41 @@ class Output:
             os.close(self._descriptor)
 
 
+class _Parts:
+    """Puts records together that came in several lines."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, list[bytes]] = {}
+
+    def add(self, data: bytes) -> bytes | None:
+        """Adds a part. Returns the record if this was its last one."""
+        number, _, rest = data.partition(b" ")
+        more, _, text = rest.partition(b" ")
+        parts = self._found.pop(number, [])
+        parts.append(text)
+        if more == b"0":
+            return b"".join(parts)
+        if sum(map(len, parts)) <= LONGEST_RECORD:
+            self._found[number] = parts
+        if len(self._found) > MOST_PARTIAL:
+            del self._found[next(iter(self._found))]
+        return None
+
+
 def _record(data: bytes, current: str | None) -> OutputLine:
     """Decodes a log record."""
     text = data.decode(errors="replace")
     try:
         found: Any = json.loads(text)
-        level, words, job = found["level"], found["text"], found["job"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        level, words, job = found["level"], str(found["text"]), found["job"]
+        logger, extra, exception = found.get("logger"), found.get("extra"), found.get("exception")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return OutputLine("info", text, current)  # it was cut, after text without a line end
-    return OutputLine(level if level in LEVELS else "info", str(words), current if job is None else str(job))
+    return OutputLine(
+        level if level in LEVELS else "info",
+        words.removeprefix(f"{logger}: "),
+        current if job is None else str(job),
+        str(logger or "root"),
+        cast(dict[str, Any], extra) if isinstance(extra, dict) else None,
+        None if exception is None else str(exception),
+    )

@@ -5,7 +5,7 @@ Nothing that a worker started may run when its job is released and its place is 
 
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,10 +14,12 @@ from chargehand.ids import new_id
 from chargehand.model.fleet.death import Death, Evidence, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report
+from chargehand.model.job import Claim
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrashReport
 from chargehand.node.handle import Handle
 from chargehand.node.loop import Loop
+from chargehand.node.output import KEPT
 from chargehand.processes import proc
 from chargehand.processes.child import kill_group, kill_orphans
 from chargehand.processes.record import ProcessRecord
@@ -40,8 +42,11 @@ class Reaper:
         handles: dict[str, Handle],
         dismiss: Callable[[Handle], None],
         tell: Callable[[Exited], None],
+        left: Callable[[Sequence[Claim]], None],
     ) -> None:
-        """`dismiss` is called when a worker has exited and what it sent is read: it takes back what was not begun."""
+        """`dismiss` is called when a worker has exited and what it sent is read: it takes back what was not begun.
+        `left` is called with the claims that a dead worker held."""
+        self._left = left
         self._loop, self._fleet, self._ledger, self._lives = loop, fleet, ledger, lives
         self._handles, self._dismiss, self._tell = handles, dismiss, tell
         self._oom_kills = proc.oom_kills()
@@ -114,6 +119,8 @@ class Reaper:
         outcome = last_outcome(death, place.verdict, who, asked=place.asked, stacks=stacks)
         now = clock.monotonic()
         claims = self._ledger.gone(handle.component, outcome, now, handle.child.pid, place.blamed)
+        if claims:
+            self._left(claims)
         job, item = (claims[0].id, claims[0].item) if claims else (None, None)
         log.info(
             "worker exited", event=log.Event.WORKER_EXITED, component=handle.component, pid=handle.child.pid,
@@ -130,7 +137,7 @@ class Reaper:
             memory=handle.health.memory if handle.health else None,
             uptime_ms=None if place.ready_at is None else int((now - place.ready_at) * 1000),
             stacks=stacks,
-            lines=tuple(f"{line.level:7} {line.text}" for line in lines),
+            lines=tuple(f"{line.level:7} {text}" for line in lines for text in line.lines)[-KEPT:],
             frames=tuple(handle.bad),
         )
         done = self._ledger.pools[handle.crew].done

@@ -23,12 +23,13 @@ from chargehand.model.ledger import Ledger
 from chargehand.model.records import CancelResult, Discovered, GivenUpMark, OtherNodes, Pause, RecurringPlan
 from chargehand.model.status import NodeWorker
 from chargehand.model.store_clock import StoreClock
-from chargehand.node.followers import Followers
+from chargehand.node.followers import Followers, ended
 from chargehand.node.live import Live
+from chargehand.node.lookups import Lookups, NotRead
 from chargehand.node.replies import Token, answer_order, refuse_with, reply, waits
 from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor
-from chargehand.protocol.control import Call
+from chargehand.protocol.control import MOST_FOLLOWED, Call
 from chargehand.settings import schedule
 from chargehand.settings.plan import NodePlan
 
@@ -49,13 +50,17 @@ class Requests:
         supervisor: Supervisor,
         live: Live,
         followers: Followers,
+        lookups: Lookups,
         *,
         shared: bool = False,
     ) -> None:
         """`shared`: other nodes may use the store."""
         self._shared = shared
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
-        self._live, self._followers = live, followers
+        self._live, self._followers, self._lookups = live, followers, lookups
+        self._looking = False
+        """Whether the store is being asked which awaited jobs have ended."""
+        self._look_again = False
         self._fingerprints: dict[str, str] = {}
         self._opened = False
         self._orders: list[tuple[Token, Call]] = []
@@ -174,6 +179,11 @@ class Requests:
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
                 log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
+            elif isinstance(chore, chores.ExpireJobs | chores.SweepFlows):
+                if done:
+                    self._live.written(now)
+                if done == chore.limit:
+                    self._ledger.chore(chore, now)
             elif isinstance(chore, chores.SetClockBack):
                 self._ledger.hint()
             elif isinstance(chore, chores.QueueFound):
@@ -287,8 +297,29 @@ class Requests:
 
     def hint(self, queue: str | None) -> None:
         """Look for work in this queue, or in all: another process has written into the store."""
+        now = clock.monotonic()
         self._ledger.hint(queue)
-        self._live.written(clock.monotonic())
+        if queue is None:  # not only new jobs: others may be cancelled, or have ended
+            self._ledger.others_wrote(now)
+            self.look_at_awaited()
+        self._live.written(now)
+
+    def look_at_awaited(self) -> None:
+        """Find out which jobs and flows that callers wait for have ended otherwise than by a worker of this node."""
+        if not self._followers.by_job or self._looking:
+            self._look_again = self._looking
+            return
+        self._looking, self._look_again = True, False
+        awaited = list(self._followers.by_job)[:MOST_FOLLOWED]
+        self._lookups.ask(lambda store: ended(store, awaited), self._looked)
+
+    def _looked(self, found: list[str] | NotRead) -> None:
+        self._looking = False
+        if not isinstance(found, NotRead):  # otherwise those that wait look themselves
+            for each in found:
+                self._followers.ended(each)
+        if self._look_again:
+            self.look_at_awaited()
 
     def hurry(self) -> None:
         """Write outcomes soon: a caller waits for a job, which may have ended a moment ago."""

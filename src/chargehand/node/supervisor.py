@@ -52,7 +52,7 @@ from chargehand.model.fleet.lifecycle import (
 )
 from chargehand.model.fleet.place import Place
 from chargehand.model.held import longest
-from chargehand.model.job import Claim, Done, Found, Outcome, Settled
+from chargehand.model.job import KEPT_LIMIT, Claim, Done, Found, Outcome, Settled
 from chargehand.model.ledger import SUCCESSES, Begun, Hand, Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import Look, look_name
@@ -67,8 +67,10 @@ from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.protocol.worker import (
     FoundFrame,
+    KeepFrame,
     OutcomeFrame,
     ProgressFrame,
+    ResultsFrame,
     ahead_frame,
     batch_frame,
     brokens,
@@ -77,9 +79,11 @@ from chargehand.protocol.worker import (
     founds,
     healths,
     job_frame,
+    keeps,
     more_times,
     outcome_of,
     outcomes,
+    questions,
 )
 from chargehand.settings.plan import CrewPlan, NodePlan
 
@@ -97,8 +101,8 @@ wake the node otherwise."""
 class SupervisorEvents(Protocol):
     """What the supervisor reports to the node, beside what it tells the fleet and the ledger."""
 
-    def ended(self, component: str, job_id: str, seconds: float) -> None:
-        """A worker settled this job, which took so many seconds, in a transaction of its own."""
+    def ended(self, component: str, job_id: str, seconds: float, flows: Sequence[str]) -> None:
+        """A worker settled this job, which took so many seconds, in a transaction of its own; these flows ended."""
 
     def keep(self, chore: chores.Chore) -> None:
         """The store is to write this."""
@@ -118,8 +122,14 @@ class SupervisorEvents(Protocol):
     def worked(self, component: str) -> None:
         """A worker has finished a job or a look."""
 
+    def asked(self, component: str, question: ResultsFrame) -> None:
+        """A job asks for results of the jobs that it followed."""
+
     def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
         """A worker sent a health frame; `progress` is given only if it changed."""
+
+    def left(self, claims: Sequence[Claim]) -> None:
+        """A worker has died while it held these claims."""
 
     def said(self, component: str, line: OutputLine) -> None:
         """A worker printed or logged a line."""
@@ -135,7 +145,7 @@ class Supervisor:
         self._events = events
         self._crews = {crew.name: crew for crew in plan.crews}
         self.handles: dict[str, Handle] = {}
-        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._take_back, self._exited)
+        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._take_back, self._exited, events.left)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Sockets and pipes that are not read for a moment: when to go on, and how."""
         self._at_work: dict[str, float] = {}
@@ -377,6 +387,10 @@ class Supervisor:
             "node": plan.node,
             "node_life": self._lives.life,
             "store": plan.store if crew.transactional else None,
+            "files": plan.files,
+            "files_limit": plan.files_limit,
+            "retry_on": crew.retry_on,
+            "give_up_on": crew.give_up_on,
             "synchronous": plan.synchronous,
             "crews": {name: msgspec.to_builtins(other) for name, other in self._crews.items()},
         }
@@ -387,6 +401,11 @@ class Supervisor:
         """Send the worker a job, several jobs, or a request to look for items."""
         handle = self.handles[component]
         assert handle.work is not None
+        if isinstance(todo, Claim):  # the most frequent case first
+            handle.work.send(job_frame(todo))
+            timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
+            self._began(component, todo, todo.id, timeout, clock.monotonic())
+            return
         if self._crews[handle.crew].concurrency > 1:
             self._hand_out_each(handle, handle.work, todo)
             return
@@ -396,9 +415,6 @@ class Supervisor:
             if todo.first is None:
                 return
             todo = todo.first
-        elif isinstance(todo, Claim):
-            handle.work.send(job_frame(todo))
-        if isinstance(todo, Claim):
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
         elif isinstance(todo, Look):
             handle.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
@@ -502,7 +518,22 @@ class Supervisor:
                 handle.work.listen(True)
 
     def _worked_all(self, handle: Handle, frames: Sequence[Frame | BadFrame]) -> None:
-        """Handle the frames of one read on the work socket. Jobs that ended well one after the other count together."""
+        """Handle the frames of one read on the work socket."""
+        every = self._ledger.held
+        held = every.get(handle.component)
+        if len(frames) == 1 and (held is None or not (held.ahead or held.sent_ahead or held.permitted)):
+            self._worked(handle, frames[0])
+        else:
+            if handle.output is not None:
+                handle.output.catch_up()  # what these jobs have printed, before the next one begins
+            self._worked_one_by_one(handle, frames)
+        held = every.get(handle.component)
+        if held and len(held.ahead) >= SEVERAL and handle.work is not None and handle.work.open:
+            handle.work.listen(False)
+            self._at_work[handle.component] = clock.monotonic() + TOGETHER
+
+    def _worked_one_by_one(self, handle: Handle, frames: Sequence[Frame | BadFrame]) -> None:
+        """Handle several frames. Jobs that ended well one after the other count together."""
         component = handle.component
         ends: list[tuple[Done, float | None]] = []
         for frame in frames:
@@ -523,12 +554,7 @@ class Supervisor:
             self._worked(handle, frame)
             if handle.work is None or not handle.work.open:
                 return
-        if ends:
-            self._ended_well(handle, ends)
-        held = self._ledger.held.get(component)
-        if held is not None and len(held.ahead) >= SEVERAL and handle.work is not None and handle.work.open:
-            handle.work.listen(False)
-            self._at_work[component] = clock.monotonic() + TOGETHER
+        self._ended_well(handle, ends)
 
     def _done(self, claim: Claim | None, body: OutcomeFrame) -> tuple[Done, float | None]:
         """Returns the good end of this job, and the seconds that it took. Raises ValueError if it is another job."""
@@ -566,6 +592,10 @@ class Supervisor:
                 self._unsound(handle, brokens.decode(frame.body).why)
             elif frame.kind == "FOUND":
                 self._found(handle, founds.decode(frame.body))
+            elif frame.kind == "KEEP":
+                self._kept(handle, keeps.decode(frame.body))
+            elif frame.kind == "RESULTS":
+                self._events.asked(handle.component, questions.decode(frame.body))
             elif frame.kind == "MORETIME":
                 self.tell(MoreTime(handle.component, more_times.decode(frame.body).seconds))
             else:
@@ -573,6 +603,13 @@ class Supervisor:
         except (ValueError, RecursionError) as error:  # errors of msgspec and of our own checks are ValueErrors
             self._bad(handle, frame, str(error))
             self._break(handle)  # it may have been an outcome: one bad frame is enough
+
+    def _kept(self, handle: Handle, body: KeepFrame) -> None:
+        """Handle a checkpoint. One of a job that has ended is ignored: a thread that the job left running sent it."""
+        state = bytes(body.state).decode()
+        if len(state) > KEPT_LIMIT:
+            raise ValueError(f"a checkpoint of {len(state)} characters; the maximum is {KEPT_LIMIT}")
+        self._ledger.keep(handle.component, body.id, body.claim, state, clock.monotonic())
 
     def _ready(self, handle: Handle) -> None:
         handle.welcomed = True
@@ -637,6 +674,9 @@ class Supervisor:
         self._go_on(handle, self._ledger.looked(handle.component, now), now)
 
     def _go_on(self, handle: Handle, following: Todo | None, now: float) -> None:
+        if isinstance(following, Claim):  # the most frequent case first
+            self.hand_out(handle.component, following)
+            return
         held = self._ledger.held.get(handle.component)
         if held is not None and not held.others and (following is None or _continues(following)):
             timeout = None if held.claim.timeout_ms is None else held.claim.timeout_ms / 1000
@@ -659,7 +699,7 @@ class Supervisor:
             self._one_of_several(handle, outcome, body.id, now)
             self._events.worked(handle.component)
             if isinstance(outcome, Settled):
-                self._events.ended(handle.component, body.id, now - since)
+                self._events.ended(handle.component, body.id, now - since, body.flows)
             return
         if not isinstance(outcome, SUCCESSES):
             self._take_back(handle)  # it begins no other job until it is handed one
@@ -676,7 +716,7 @@ class Supervisor:
             self._go_on(handle, following, now)
         self._events.worked(handle.component)
         if isinstance(outcome, Settled):
-            self._events.ended(handle.component, body.id, now - since)
+            self._events.ended(handle.component, body.id, now - since, body.flows)
 
     def _one_of_several(self, handle: Handle, outcome: Outcome, job: str, now: float) -> None:
         """Handle the end of one of the jobs that a worker performs at the same time."""

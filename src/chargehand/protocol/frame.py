@@ -69,6 +69,11 @@ def encode_done(job: str, claim: int, result: str, follow: list[dict[str, Any]],
     return codec.to_utf8(text)
 
 
+def encode_keep(job: str, claim: int, state: str) -> bytes:
+    """Encodes the KEEP frame; the checkpoint is JSON already and is inserted unchanged."""
+    return codec.to_utf8(f'KEEP|{{"id":{_encoder.encode(job)},"fence":{claim},"state":{state}}}\n')
+
+
 class Decoder:
     """Splits a stream of bytes into frames; buffers at most `limit` bytes of an incomplete line."""
 

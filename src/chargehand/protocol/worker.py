@@ -1,10 +1,12 @@
 """The messages between node and worker, as the node reads and writes them; the worker uses plain JSON."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from chargehand import codec
+from chargehand.model.flows import Predecessor
 from chargehand.model.job import (
     ITEM_LIMIT,
     NAME_LIMIT,
@@ -23,11 +25,13 @@ from chargehand.model.job import (
     check_payload,
 )
 
+PAGE_BYTES = 4 << 20
+"""The size of the results in one answer, unless a single one is larger."""
 ON_THE_WIRE = {"claim": "fence"}
 """Fields with another name in frames: after an upgrade, a running node of version 0.1.0 starts workers of this one."""
 
 
-class JobFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
+class JobFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE, omit_defaults=True):
     """A job that is sent to a worker."""
 
     id: str
@@ -39,6 +43,9 @@ class JobFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
     crashes: int
     payload: msgspec.Raw
     item: str | None = None
+    flow: str | None = None
+    kept: Any = None
+    """The checkpoint of an earlier attempt, as `msgspec.Raw`."""
 
 
 class FoundItem(msgspec.Struct, frozen=True):
@@ -68,6 +75,52 @@ class OutcomeFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
     error: str = ""
     after_ms: int = 0
     follow: tuple[NewJob, ...] = ()
+    flows: tuple[str, ...] = ()
+    """The flows that ended because the handler settled the job."""
+
+
+class KeepFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
+    """A checkpoint of a job."""
+
+    id: str
+    claim: int
+    state: msgspec.Raw
+
+
+class ResultsFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
+    """A job's question for a page of the results of its predecessors."""
+
+    id: str
+    claim: int
+    number: int
+    """Identifies the question to the worker."""
+    queue: str
+    after: tuple[int, int] | None = None
+    """`nr` and `seq` of the last predecessor of the page before."""
+    limit: int = 100
+
+
+class EndOfPredecessor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a predecessor has ended."""
+
+    id: str
+    nr: int
+    seq: int
+    state: str
+    reason: str | None
+    result: msgspec.Raw
+    error: str | None
+
+
+class PageFrame(msgspec.Struct, frozen=True):
+    """The answer to a ResultsFrame: the ends, or why they could not be read."""
+
+    number: int
+    ends: tuple[EndOfPredecessor, ...] = ()
+    more: bool = False
+    bytes: int = 0
+    """The size of the results and errors."""
+    why: str | None = None
 
 
 class ProgressFrame(msgspec.Struct, frozen=True):
@@ -125,6 +178,8 @@ class BrokenFrame(msgspec.Struct, frozen=True):
 
 brokens = msgspec.json.Decoder(BrokenFrame)
 founds = msgspec.json.Decoder(FoundFrame)
+keeps = msgspec.json.Decoder(KeepFrame)
+questions = msgspec.json.Decoder(ResultsFrame)
 outcomes = msgspec.json.Decoder(OutcomeFrame)
 healths = msgspec.json.Decoder(HealthFrame)
 fatals = msgspec.json.Decoder(FatalFrame)
@@ -136,7 +191,8 @@ def job_frame(claim: Claim) -> bytes:
     """Encodes the frame that sends a job to a worker."""
     body = JobFrame(
         claim.id, claim.seq, claim.number, claim.queue, claim.label, claim.failures, claim.crashes,
-        msgspec.Raw(claim.payload.encode()), claim.item,
+        msgspec.Raw(claim.payload.encode()), claim.item, claim.flow,
+        None if claim.kept is None else msgspec.Raw(claim.kept.encode()),
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)
 
@@ -151,6 +207,30 @@ def ahead_frame(number: int, claims: Sequence[Claim], *, first: bool = False) ->
 def batch_frame(claims: Sequence[Claim]) -> bytes:
     """Encodes the frame that sends a batch of jobs to a worker."""
     return b"JOBS|[%b]\n" % b",".join(job_frame(claim)[4:-1] for claim in claims)
+
+
+def page_of(question: ResultsFrame, found: Sequence[Predecessor], *, more: bool) -> bytes:
+    """Encodes the answer to a question for results: as many of those that were found as one frame should have."""
+    ends: list[EndOfPredecessor] = []
+    size = 0
+    for each in found:
+        result = each.result if each.result is not None else msgspec.Raw(b"null")
+        its = len(bytes(result)) + len(each.error or "")
+        if ends and size + its > PAGE_BYTES:
+            more = True
+            break
+        size += its
+        ends.append(EndOfPredecessor(each.id, each.nr, each.seq, each.state.value, each.reason, result, each.error))
+    return _page(PageFrame(question.number, tuple(ends), more=more, bytes=size))
+
+
+def refused_page(question: ResultsFrame, why: str) -> bytes:
+    """Encodes the answer that results could not be read."""
+    return _page(PageFrame(question.number, why=why))
+
+
+def _page(body: PageFrame) -> bytes:
+    return b"PAGE|%b\n" % _encoder.encode(body)
 
 
 def found_of(frame: FoundFrame) -> tuple[Found, ...]:

@@ -1,12 +1,12 @@
 """Performs a batch of jobs in a worker whose crew is declared with `batch=`; every job has its own outcome."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
-from chargehand import codec, errors
+from chargehand import errors
 from chargehand.handler import Job
 from chargehand.worker import perform
+from chargehand.worker.context import Context
 from chargehand.worker.failures import culprit
 
 if TYPE_CHECKING:
@@ -15,46 +15,28 @@ if TYPE_CHECKING:
 Fatal = errors.ConfigurationError | errors.UnrecoverableError | errors.WorkerBroken
 
 
-class BatchedJob:
+class BatchedJob(Context):
     """One job of a batch: the context that the handler's Job uses, and the job's outcome."""
-
-    def __init__(self, worker: "Worker", body: dict[str, Any]) -> None:
-        self._worker, self.id = worker, str(body["id"])
-        self._claim: int = body["fence"]
-        self._about = {"id": self.id, "fence": self._claim}
-        self._follow: list[dict[str, Any]] = []
-
-    def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self._worker.report_progress(self.id, self._claim, done, total, stage, detail)
-        if self.is_cancelled():
-            raise errors.Cancelled(f"job {self.id} was cancelled")
-
-    def is_cancelled(self) -> bool:
-        return self._worker.has_cancelled(self.id, self._claim)
-
-    def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
-        self._follow.append(self._worker.new_job(crew, payload, options))
-        return self._follow[-1]["id"]
-
-    def settle(self, result: Any) -> AbstractContextManager[Any]:
-        return self._worker.settle(result)  # raises: crews with batches are not transactional
 
     def reset(self) -> None:
         """Discards the jobs that this job enqueued, before it is performed again."""
-        self._follow.clear()
+        self.follow.clear()
 
     def outcome_frame(self, result: Any) -> bytes:
         """Returns the frame that reports this result, or this exception in place of a result."""
+        return self.worker.last_kept(self) + self._outcome_frame(result)
+
+    def _outcome_frame(self, result: Any) -> bytes:
         if isinstance(result, BaseException):
             if self.is_cancelled() and perform.is_cancellation(result):
-                return perform.cancelled_frame(self._about, result)
-            self._worker.errors += 1
-            return perform.failure_frame(self._about, result)
+                return perform.cancelled_frame(self.about, result)
+            self.worker.errors += 1
+            return perform.failure_frame(self.about, result, self.worker.plan)
         try:
-            frame = perform.done_frame(self._about, result, self._follow, self._worker.gives)
+            frame = perform.done_frame(self.about, result, self.follow, self.worker.gives)
         except BaseException as error:
-            return self.outcome_frame(error)
-        self._worker.done += 1
+            return self._outcome_frame(error)
+        self.worker.done += 1
         return frame
 
 
@@ -69,14 +51,10 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
     for body in bodies:
         context = BatchedJob(worker, body)
         try:
-            payload = codec.as_type(body["payload"], takes, f"the payload of job {context.id}")
+            job = context.job(takes)
         except BaseException as error:
             frames.append(context.outcome_frame(error))
             continue
-        job: Job[Any] = Job(
-            id=context.id, queue=body["queue"], payload=payload, label=body.get("label"),
-            attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=context,
-        )  # fmt: skip
         left.append((context, job))
     fatal: Fatal | None = None
     while left:
@@ -85,8 +63,10 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
         for (context, _), result in zip(left, results, strict=True):
             if broken is not None and isinstance(result, BaseException):
                 fatal, again = broken, set[BatchedJob]()
+                frames.append(worker.last_kept(context))
             elif isinstance(result, Fatal):
                 fatal = result
+                frames.append(worker.last_kept(context))
             elif context not in again:
                 frames.append(context.outcome_frame(result))
         left = [(context, job) for context, job in left if context in again]

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from chargehand import clock, codec, errors
-from chargehand.handler import Job
+from chargehand import clock, errors
 from chargehand.protocol.frame import Frame, encode
 from chargehand.worker import perform
+from chargehand.worker.context import Context
 from chargehand.worker.failures import message
 from chargehand.worker.forked import leave
-from chargehand.worker.main import Worker
+from chargehand.worker.main import LOOK_EVERY, Worker
 
 PROGRESS_LIMIT = 32 << 10
 """The size in bytes up to which a report contains the progress of jobs; the rest follows with the next report."""
@@ -33,43 +33,27 @@ _job: ContextVar[str | None] = ContextVar("chargehand job", default=None)
 """The job whose task runs now; threads that the task starts with `asyncio.to_thread` have it as well."""
 
 
-class Attempt:
+class Attempt(Context):
     """One of several jobs: the context that the handler's Job uses, and the task that performs it."""
 
+    worker: "ConcurrentWorker"
+
     def __init__(self, worker: "ConcurrentWorker", body: dict[str, Any]) -> None:
-        self._worker, self.body, self.id = worker, body, str(body["id"])
-        self.claim: Claim = self.id, body["fence"]
-        self.about = {"id": self.id, "fence": body["fence"]}
-        self._began = clock.monotonic()
-        self.follow: list[dict[str, Any]] = []
-        self.settled = False
+        super().__init__(worker, body)
         self.task: asyncio.Task[None] | None = None
         self.runs = False
         """Whether the task has begun: one that is cancelled before that would never report its outcome."""
 
-    def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self._worker.report_progress(*self.claim, done, total, stage, detail)
-        self.check_cancelled()
-
     def check_cancelled(self) -> None:
         """Raises Cancelled if the job was cancelled, or has exceeded its timeout."""
         if self.is_cancelled():
-            late = self._worker.is_late(self.claim)
+            late = self.worker.is_late(self.claim)
             raise errors.Cancelled(f"job {self.id} {'exceeded its timeout' if late else 'was cancelled'}")
-
-    def is_cancelled(self) -> bool:
-        return self._worker.has_cancelled(*self.claim)
-
-    def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
-        if self.settled:
-            raise errors.ChargehandError("job.settle() has ended this job: enqueue inside its block, or before it")
-        self.follow.append(self._worker.new_job(crew, payload, options))
-        return self.follow[-1]["id"]
 
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
         """Ends the job in a transaction. Its block must not await: another job could begin a transaction meanwhile."""
-        worker, went_on = self._worker, list[bool]()
+        worker, went_on = self.worker, list[bool]()
         other = worker.settling_job
         if other is not None:
             raise errors.ChargehandError(
@@ -84,7 +68,7 @@ class Attempt:
             ) from None
         worker.settling_job = self.id
         try:
-            with worker.settling(self.body, self._began, self.follow, result) as tx:
+            with worker.settling(self, result) as tx:
                 yield tx
                 if went_on:
                     raise errors.ChargehandError(
@@ -94,8 +78,7 @@ class Attempt:
         finally:
             worker.settling_job = None
             mark.cancel()
-        self.follow = []
-        self.settled = True
+        self.follow, self.settled = [], True
 
 
 class ConcurrentWorker(Worker):
@@ -119,6 +102,8 @@ class ConcurrentWorker(Worker):
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._takes: Any = None
+        self._questions: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        """The answers that jobs await, by the numbers of their questions."""
         self.settling_job: str | None = None
         """The job inside whose `settle` the main thread is."""
 
@@ -138,10 +123,10 @@ class ConcurrentWorker(Worker):
         body = self.health()
         with self._report_lock:
             taken = self._take_reports(body)
-        if self.outlet.send(encode("HEALTH", body)):
-            return
-        with self._report_lock:
-            self._reports = {**taken, **self._reports}
+        if not self.outlet.send(encode("HEALTH", body)):
+            with self._report_lock:
+                self._reports = {**taken, **self._reports}
+        self.flush_kept()
 
     def _take_reports(self, body: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Adds the progress that was not reported yet to a report, as far as it fits, and returns it."""
@@ -224,30 +209,66 @@ class ConcurrentWorker(Worker):
         self._timer = self._loop.call_later(self._turn_every(), self._turn)
 
     def _turn_every(self) -> float:
-        return self._plan["lag"] / TURNS_PER_LAG if self._attempts else self._plan["turn"]
+        return self.plan["lag"] / TURNS_PER_LAG if self._attempts else self.plan["turn"]
 
     def _readable(self) -> None:
         if self.detached:
             leave(None)
         try:
-            self._inbox.receive()
+            self.inbox.receive()
             self._handle_received()
         except Exception as error:  # the loop would only log it
             self._fail(error)
 
     def _handle_received(self) -> None:
-        for frame in self._inbox.received():
+        for number in [number for number in self.inbox.answers if number in self._questions]:
+            asked = self._questions.pop(number)
+            answer = self.inbox.answers.pop(number)
+            if not asked.done():
+                asked.set_result(answer)
+        for frame in self.inbox.received():
             self._handle(frame)
+
+    # questions to the node
+
+    def ask(self, context: Context, number: int, question: bytes) -> dict[str, Any]:
+        loop = self._loop
+        assert loop is not None
+        if threading.current_thread() is not threading.main_thread():
+            asked = asyncio.run_coroutine_threadsafe(self.ask_async(context, number, question), loop)
+            while True:
+                try:
+                    return asked.result(LOOK_EVERY)
+                except TimeoutError:
+                    if asked.done():
+                        raise
+                    context.check_cancelled()
+        try:
+            return super().ask(context, number, question)
+        finally:
+            loop.call_soon(self._handle_received)  # what was read besides the answer
+
+    async def ask_async(self, context: Context, number: int, question: bytes) -> dict[str, Any]:
+        assert self._loop is not None
+        context.check_cancelled()
+        asked: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self.inbox.expected.add(number)
+        self._questions[number] = asked
+        try:
+            self._send(question)
+            return await asked
+        finally:
+            self.inbox.expected.discard(number)
+            self._questions.pop(number, None)
 
     def _handle(self, frame: Frame) -> None:
         assert self._loop is not None
         if frame.kind == "STOP":
-            self._stopping = True
-            self._loop.remove_reader(self._work)
+            self._stopping = True  # the socket is still read: jobs in hand may await answers of the node
             self._perhaps_stop()
         elif frame.kind == "LOOK":
             body = frame.read_restored()
-            attempt = Attempt(self, {"id": f"{self._plan['crew']}/?", "fence": 0})
+            attempt = Attempt(self, {"id": f"{self.plan['crew']}/?", "fence": 0})
             self._begin_task(attempt, self._look(attempt, body["after"], body["limit"]))
         elif frame.kind == "JOB":
             attempt = Attempt(self, frame.read_restored())
@@ -285,12 +306,12 @@ class ConcurrentWorker(Worker):
             frame = await coroutine
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             self._flush()
-            self._stop_with(self._fatal(error, error.exit_code))
+            self._stop_with(self._fatal(error, error.exit_code, self.last_kept(attempt)))
             return
         except errors.WorkerBroken as error:
-            settled = encode("SETTLED", attempt.about) if attempt.settled else b""
-            self._leave_broken(error, b"".join(self._outcomes) + settled)
-        self._ended(attempt, frame)
+            last = attempt.settled_frame() if attempt.settled else self.last_kept(attempt)
+            self._leave_broken(error, b"".join(self._outcomes) + last)
+        self._ended(attempt, self.last_kept(attempt) + frame)
 
     def _ended(self, attempt: Attempt, frame: bytes) -> None:
         """Forgets a job, and sends its outcome with those of other jobs that end in this turn of the loop."""
@@ -335,22 +356,17 @@ class ConcurrentWorker(Worker):
 
     async def _perform_one(self, attempt: Attempt) -> bytes:
         """Performs one job and returns the frame with its outcome."""
-        performer, body = self.handler, attempt.body
+        performer = self.handler
         assert performer is not None
         _job.set(attempt.id)
         try:
             attempt.check_cancelled()
-            payload = codec.as_type(body["payload"], self._takes, f"the payload of job {attempt.id}")
-            job: Job[Any] = Job(
-                id=attempt.id, queue=body["queue"], payload=payload, label=body.get("label"),
-                attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=attempt,
-            )  # fmt: skip
-            waited: Any = performer.perform(job)
+            waited: Any = performer.perform(attempt.job(self._takes))
             result = await waited
             if self.detached:
                 leave(None)
             if attempt.settled:
-                return encode("SETTLED", attempt.about)
+                return attempt.settled_frame()
             frame = perform.done_frame(attempt.about, result, attempt.follow, self.gives)
             self.done += 1
             return frame
@@ -364,13 +380,13 @@ class ConcurrentWorker(Worker):
 
     def _failure_frame(self, attempt: Attempt, error: BaseException) -> bytes:
         if attempt.settled:
-            return encode("SETTLED", attempt.about)
+            return attempt.settled_frame()
         if attempt.is_cancelled() and perform.is_cancellation(error):
             if self.is_late(attempt.claim):
                 return perform.timed_out_frame(attempt.about, error)
             return perform.cancelled_frame(attempt.about, error)
         self.errors += 1
-        return perform.failure_frame(attempt.about, error)
+        return perform.failure_frame(attempt.about, error, self.plan)
 
     async def _check_sound(self, attempt: Attempt, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""

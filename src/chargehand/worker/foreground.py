@@ -3,15 +3,22 @@
 Payload and result pass through JSON and the same checks as in a worker.
 """
 
-from collections.abc import Callable, Generator, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from chargehand import codec, errors
-from chargehand.handler import Handler, Item, Job
+from chargehand.handler import Handler, Item, Job, ResultPages
 from chargehand.model.job import NewJob
-from chargehand.settings.plan import CrewPlan, new_job
+from chargehand.settings.plan import CrewPlan
+from chargehand.system.job_files import JobFiles
 from chargehand.worker import perform
+from chargehand.worker.context import known_crew, new_jobs, with_flow
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -28,6 +35,43 @@ def _discard(text: str) -> None:
     """Ignores a message."""
 
 
+class GivenResults:
+    """The results of predecessors that a test gives, as one page. Implements `handler.ResultPages`."""
+
+    def __init__(self, results: Iterable[Any]) -> None:
+        self._ends = [_end(number, result) for number, result in enumerate(results)]
+
+    def page(self, after: tuple[int, int] | None) -> list[dict[str, Any]]:
+        return self._ends if after is None else []
+
+    async def page_async(self, after: tuple[int, int] | None) -> list[dict[str, Any]]:
+        return self.page(after)
+
+
+def _end(number: int, result: Any) -> dict[str, Any]:
+    """Returns how a predecessor has ended: with this result, or with this exception in its place."""
+    end: dict[str, Any] = {"id": f"predecessor-{number}", "nr": number, "seq": number, "state": "done"}
+    match result:
+        case errors.JobCancelled():
+            return {**end, "id": result.job_id or end["id"], "state": "cancelled"}
+        case errors.JobFailed():
+            return {**end, "id": result.job_id, "state": "failed", "reason": result.reason, "error": result.error}
+        case _:
+            text = codec.to_json(result, "the result of a predecessor")
+            return {**end, "result": codec.from_json(text, None, "the result of a predecessor")}
+
+
+class LocalFiles(JobFiles):
+    """The folders of jobs below a temporary folder, which `close` removes."""
+
+    def __init__(self) -> None:
+        self._top = tempfile.mkdtemp(prefix="chargehand-")
+        super().__init__(self._top)
+
+    def close(self) -> None:
+        shutil.rmtree(self._top, ignore_errors=True)
+
+
 class LocalContext:
     """The operations that a job calls, when no worker performs it."""
 
@@ -40,9 +84,17 @@ class LocalContext:
         commit: bool = False,
         report: Callable[[str], None] = _discard,
         report_progress: Callable[[str], None] = _discard,
+        results: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
+        """`results` are those of predecessors, by their queues."""
         self._hand, self._crew, self._crews, self._commit = hand, crew, crews, commit
         self._report, self._report_progress = report, report_progress
+        self._results = results or {}
+        self._files: JobFiles | None = None
+        self.job: Job[Any] | None = None
+        """The job that is performed."""
+        self.kept: str | None = None
+        """The last checkpoint, as JSON."""
         self.enqueued: list[NewJob] = []
         self.settled: str | None = None
         """The result passed to `job.settle`, as JSON."""
@@ -56,32 +108,70 @@ class LocalContext:
         return False
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
-        if self.settled is not None:
-            raise errors.ChargehandError("job.settle() has ended this job: enqueue inside its block, or before it")
-        if isinstance(crew, str):
-            job = new_job(self._plan_of(crew), codec.to_json(payload, "the payload"), **options)
-        else:
-            job = crew.new_job(payload, **options)
-        self.enqueued.append(job)
-        self._report(f"{'enqueues' if self._commit else 'would enqueue'} in queue {job.queue}: {job.payload}")
-        return job.id
+        (job_id,) = self._follow(crew, "job.enqueue()", [payload], options)
+        return job_id
 
-    def _plan_of(self, crew: str) -> CrewPlan:
-        """Returns the plan of the crew with this name. Raises UnknownCrew."""
-        if self._crews is None:  # a handler without an application: the crews are not known
-            return CrewPlan(name=crew, queue=crew, handler="")
-        if crew not in self._crews:
-            raise errors.UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._crews))}")
-        return self._crews[crew]
+    def spawn(self, crew: Any, payloads: Iterable[Any], options: dict[str, Any]) -> list[str]:
+        if "key" in options:
+            raise errors.PayloadError("many jobs cannot share one key: spawn them one by one with keys of their own")
+        return self._follow(crew, "job.spawn()", payloads, options, child=True)
+
+    def _follow(
+        self, crew: Any, what: str, payloads: Iterable[Any], options: dict[str, Any], *, child: bool = False
+    ) -> list[str]:
+        if self.settled is not None:
+            raise errors.ChargehandError(f"job.settle() has ended this job: call {what} inside its block, or before it")
+        flow = None if self.job is None else self.job.flow
+        jobs = new_jobs(self._known(crew), crew, payloads, with_flow(options, flow))
+        if child:
+            jobs = [msgspec.structs.replace(job, child=True) for job in jobs]
+        verb = "spawn" if child else "enqueue"
+        for job in jobs:
+            self._report(f"{f'{verb}s' if self._commit else f'would {verb}'} in queue {job.queue}: {job.payload}")
+        self.enqueued += jobs
+        return [job.id for job in jobs]
+
+    def _known(self, crew: Any) -> dict[str, Any]:
+        """Returns the crews by name; without an application any crew that is named exists."""
+        if self._crews is None:
+            return {crew: {"name": crew, "queue": crew, "handler": ""}} if isinstance(crew, str) else {}
+        return {name: msgspec.to_builtins(plan) for name, plan in self._crews.items()}
+
+    def results(self, crew: Any) -> ResultPages:
+        return GivenResults(self._results.get(self.queue_of(crew), ()))
+
+    def queue_of(self, crew: Any) -> str:
+        """Returns the queue of a crew, which may be given by its name. Raises UnknownCrew."""
+        return known_crew(self._known(crew), crew)["queue"] if isinstance(crew, str) else crew.plan.queue
+
+    def keep(self, state: Any) -> None:
+        self.kept = perform.kept_text(state)
+
+    def folder(self) -> Path:
+        assert self.job is not None
+        return self._job_files().folder(self.job.flow, self.job.id)
+
+    def scratch(self) -> Path:
+        assert self.job is not None
+        return self._job_files().scratch(self.job.id, 0)
+
+    def _job_files(self) -> JobFiles:
+        if self._files is None:
+            self._files = LocalFiles()
+        return self._files
+
+    def close(self) -> None:
+        """Removes the files of the job, if it has made any."""
+        if isinstance(self._files, LocalFiles):
+            self._files.close()
+        self._files = None
 
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
         if self._hand is None:
             raise errors.ConfigurationError("job.settle() needs a store: call perform(…, hand=hand)")
         if self._crew is not None and not self._crew.transactional:
-            raise errors.ConfigurationError(
-                f"crew {self._crew.name!r} is not declared transactional=True, so job.settle() cannot be used in it"
-            )
+            raise self.not_transactional()
         text = perform.result_text(result)
         try:
             with self._hand.transaction() as tx:
@@ -92,6 +182,13 @@ class LocalContext:
         except _Undone:
             self._report("job.settle: succeeded, and was rolled back")
         self.settled = text
+
+    def not_transactional(self) -> errors.ConfigurationError:
+        """Returns the error of a crew whose jobs cannot call `settle`."""
+        name = "" if self._crew is None else self._crew.name
+        return errors.ConfigurationError(
+            f"crew {name!r} is not declared transactional=True, so job.settle() cannot be used in it"
+        )
 
     def finish(self) -> None:
         """Enqueues what the job enqueued, after it has succeeded, unless `settle` has already done so."""
@@ -123,11 +220,15 @@ class Foreground:
         label: str | None = None,
         item: str | None = None,
         attempt: int = 1,
+        flow: str | None = None,
+        kept: Any = None,
     ) -> str:
         """Performs one job and returns its result as JSON. Exceptions of the handler are raised unchanged."""
         job: Job[Any] = Job(
-            id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, context=context
-        )
+            id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, context=context,
+            flow=flow, kept=kept,
+        )  # fmt: skip
+        context.job = job
         if perform.has_own(type(self.handler), "perform"):
             result = self._resolve(self.handler.perform(job))
         else:

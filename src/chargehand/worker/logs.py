@@ -1,45 +1,94 @@
-"""Sends a worker's log records to the node: one structured line per record, with the job's id, on standard error.
+"""Sends a worker's log records to the node: each whole, with its fields and the job's id, on standard error.
 
 The worker imports this module only after a handler's code has imported `logging`. If the application has configured the
 root logger, that is left alone, and its output reaches the node as plain lines.
 """
 
+import itertools
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from chargehand import codec
 
 MARK = "\x1e"
 """Precedes a structured record, together with a secret; `chargehand.node.output` reads it."""
+PART = "+"
+"""Follows mark and secret if the line is a part of a record: number of the record, whether more follow, the text."""
 LONGEST = 4096
 """The maximum length of a line in bytes: longer ones would not be written atomically, and the node would cut them."""
+MESSAGE_LIMIT, EXCEPTION_LIMIT, FIELD_LIMIT = 16_384, 32_768, 2048
+"""Characters of the parts of a record; of a longer message or exception the middle is left out."""
+MOST_FIELDS = 50
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""The attributes that every record has: the others are fields that the handler has passed as `extra`."""
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
+
+
+def _field(value: Any) -> Any:
+    """Returns the value of a field as JSON has it; what JSON does not know, or is too long, becomes text."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return _cut(codec.readable(str(value)), FIELD_LIMIT)
+    if len(text) > FIELD_LIMIT or codec.readable(text) != text:
+        return _cut(codec.readable(value if isinstance(value, str) else text), FIELD_LIMIT)
+    return value
 
 
 class _Forward(logging.Handler):
     def __init__(self, current_job: Callable[[], str | None], secret: str) -> None:
         super().__init__()
         self._current_job = current_job
-        self._mark = f"{MARK}{secret}"
+        self._mark = f"{MARK}{secret}".encode()
+        self._numbers = itertools.count()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            lines = self.format(record).splitlines() or [""]
+            body = self._body(record)
         except Exception:
             self.handleError(record)
             return
-        for text in lines:
-            os.write(2, self._line(record.levelname.lower(), codec.readable(text[:LONGEST])))
+        for line in self._lines(json.dumps(body, ensure_ascii=False).encode()):
+            os.write(2, line)
 
-    def _line(self, level: str, text: str) -> bytes:
-        """Returns a record as one line; the end of a text that is too long is cut."""
-        while True:
-            body = {"level": level, "text": text, "job": self._current_job()}
-            line = f"{self._mark}{json.dumps(body, ensure_ascii=False)}\n".encode()
-            if len(line) <= LONGEST or not text:
-                return line
-            text = text[: len(text) * LONGEST // len(line) - 1]
+    def _body(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Returns the record in the form that the node reads. `text` has logger and message."""
+        message = codec.readable(_cut(record.getMessage(), MESSAGE_LIMIT))
+        body: dict[str, Any] = {
+            "level": record.levelname.lower(),
+            "text": f"{record.name}: {message}",
+            "job": self._current_job(),
+            "logger": record.name,
+        }
+        extra = [(name, value) for name, value in vars(record).items() if name not in _OWN]
+        if extra:
+            body["extra"] = {codec.readable(name[:100]): _field(value) for name, value in extra[:MOST_FIELDS]}
+        trace = (self.formatter or logging.Formatter()).formatException(record.exc_info) if record.exc_info else None
+        if record.stack_info:
+            trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
+        if trace:
+            body["exception"] = codec.readable(_cut(trace, EXCEPTION_LIMIT))
+        return body
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        """Yields a record as one line, or in parts if it is too long for one."""
+        if len(self._mark) + len(data) < LONGEST:
+            yield self._mark + data + b"\n"
+            return
+        number = next(self._numbers)
+        size = LONGEST - len(self._mark) - 40
+        for start in range(0, len(data), size):
+            more = int(start + size < len(data))
+            yield b"%b%b%d %d %b\n" % (self._mark, PART.encode(), number, more, data[start : start + size])
 
 
 def forward(current_job: Callable[[], str | None], secret: str) -> bool:
@@ -50,9 +99,7 @@ def forward(current_job: Callable[[], str | None], secret: str) -> bool:
     root = logging.getLogger()
     if root.handlers:
         return True
-    handler = _Forward(current_job, secret)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    root.addHandler(handler)
+    root.addHandler(_Forward(current_job, secret))
     if root.level == logging.WARNING:  # Python's default
         root.setLevel(logging.INFO)
     return True

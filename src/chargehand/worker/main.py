@@ -10,15 +10,17 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from chargehand import clock, codec, errors, handler
-from chargehand.handler import Handler, Job
+from chargehand import clock, errors, handler
+from chargehand.handler import Handler
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.worker import perform, thread_cap
+from chargehand.worker.context import Context
 from chargehand.worker.failures import culprit, describe, message, reserve_descriptor, spare_descriptor
 from chargehand.worker.forked import ForkGuard, ForkLink, flush_output, leave
 from chargehand.worker.hand import Hand
@@ -32,14 +34,20 @@ from chargehand.worker.pulse import (
     kill_own_session,
 )
 
+if TYPE_CHECKING:
+    from chargehand.system.job_files import JobFiles
+    from chargehand.worker.keeping import Keeper
+
 TEXT_LIMIT = 200
 """The maximum length of a progress text in characters."""
 REASON_LIMIT = 4000
+LOOK_EVERY = 0.1
+"""Seconds after which a job that waits for an answer of the node checks whether it was cancelled."""
 NO_CLAIMS: frozenset[tuple[str, int]] = frozenset()
 
 
 class Worker:
-    """One incarnation of a worker, and the operations that its jobs can call."""
+    """One incarnation of a worker, and what the contexts of its jobs need of it."""
 
     def __init__(
         self,
@@ -52,7 +60,11 @@ class Worker:
         link: ForkLink,
         hand: Hand | None = None,
     ) -> None:
-        self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
+        self._work, self.inbox, self._frames, self.plan, self._wake = work, inbox, frames, plan, wake
+        self._writing = threading.Lock()
+        """Held while the work socket is written to: a job may ask the node from any of its threads."""
+        self._keeper: Keeper | None = None
+        self._files: JobFiles | None = None
         self._hand = hand
         self.outlet, self._link = FrameWriter(pulse), link
         self.detached = False
@@ -76,10 +88,7 @@ class Worker:
         self.reported_at = 0.0
         self._claims: Set[tuple[str, int]] = NO_CLAIMS
         """The ids and claim numbers of the current jobs."""
-        self._follow: list[dict[str, Any]] = []
-        self._settled = False
         self._forwarding = False
-        self._began = 0.0
         self._body: dict[str, Any] = {}
         self._store: Any = None
         self._runner: Any = None
@@ -101,15 +110,21 @@ class Worker:
         """Sends the current state to the node."""
         self.unreported, self.reported_at = False, clock.monotonic()
         self.outlet.send(encode("HEALTH", self.health()))
+        self.flush_kept()
+
+    def flush_kept(self) -> None:
+        """Sends the checkpoints of jobs that are due, without blocking."""
+        if self._keeper is not None and self._keeper.flush():
+            self.unreported = True  # some are not due yet
 
     def health(self) -> dict[str, Any]:
         """Returns the current state, as it is sent to the node."""
         body: dict[str, Any] = {
-            "component_id": self._plan["component"],
-            "incarnation": self._plan["life"],
+            "component_id": self.plan["component"],
+            "incarnation": self.plan["life"],
             "status": "paused" if self.paused and self.status == "healthy" else self.status,
             "current_job": self.current,
-            "turns": self.turns + self._inbox.turns,
+            "turns": self.turns + self.inbox.turns,
             "done": self.done,
             "errors": self.errors,
             "memory": self.memory,
@@ -119,12 +134,7 @@ class Worker:
             body["current_job"], body["progress"] = self._progress
         return body
 
-    # operations that a job can call
-    def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.report_progress(self._body["id"], self._body["fence"], done, total, stage, detail)
-        if self.is_cancelled():
-            raise errors.Cancelled(f"job {self.current} was cancelled")
-
+    # what jobs report and ask
     def report_progress(
         self, job: str, claim: int, done: float | None, total: float | None, stage: str | None, detail: str | None
     ) -> None:
@@ -178,47 +188,72 @@ class Worker:
         """Ends a job that has exceeded its timeout; sent only to workers that perform several at the same time."""
         self.cancel(job_id, claim)
 
-    def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
-        if self._settled:
-            raise errors.ChargehandError("job.settle() has ended this job: enqueue inside its block, or before it")
-        self._follow.append(self.new_job(crew, payload, options))
-        return self._follow[-1]["id"]
-
-    def new_job(self, crew: Any, payload: Any, options: dict[str, Any]) -> dict[str, Any]:
-        """Returns a job that a handler enqueues, in the form that is sent to the node."""
-        self._not_detached("job.enqueue()", "return what is to be enqueued, or use the enqueue() of a crew")
-        import msgspec
-
-        from chargehand.settings.plan import CrewPlan, new_job
-
-        if isinstance(crew, str):
-            found = self._plan["crews"].get(crew)
-            if found is None:
-                known = ", ".join(sorted(self._plan["crews"]))
-                raise errors.UnknownCrew(f"there is no crew {crew!r}; there are: {known}")
-            job = new_job(msgspec.convert(found, CrewPlan), codec.to_json(payload, "the payload"), **options)
-        else:
-            job = crew.new_job(payload, **options)
-        return msgspec.to_builtins(job)
-
-    def _not_detached(self, what: str, instead: str) -> None:
+    def not_detached(self, what: str, instead: str) -> None:
+        """Raises ChargehandError in a process that a job forked."""
         if self.detached:
             raise errors.ChargehandError(f"{what} works only in the process that performs the job: {instead}")
 
-    @contextmanager
-    def settle(self, result: Any) -> Generator[Any]:
-        with self.settling(self._body, self._began, self._follow, result) as tx:
-            yield tx
-        self._follow = []
-        self._settled = True
+    @property
+    def keeper(self) -> "Keeper":
+        """The checkpoints of the jobs in hand."""
+        if self._keeper is None:
+            from chargehand.worker.keeping import Keeper
+
+            self._keeper = Keeper(self._send, self._send_now, self._keep_later)
+        return self._keeper
+
+    def _keep_later(self) -> None:
+        """Makes the pulse thread send checkpoints when they are due."""
+        if not self.unreported:
+            self.unreported = True
+            os.write(self._wake, b"\0")
+
+    def job_files(self) -> "JobFiles":
+        """The folders of jobs."""
+        if self._files is None:
+            from chargehand.system.job_files import JobFiles
+
+            self._files = JobFiles(self.plan.get("files"), self.plan.get("files_limit"))
+        return self._files
+
+    def ask(self, context: Context, number: int, question: bytes) -> dict[str, Any]:
+        """Asks the node, and returns its answer to the question of this number. Any thread of the job may call it.
+
+        Raises Cancelled if the job is cancelled meanwhile.
+        """
+        inbox = self.inbox
+        inbox.expected.add(number)
+        try:
+            self.turns += 1
+            self._send(question)
+            while number not in inbox.answers:
+                context.check_cancelled()
+                if context.claim not in self._claims:
+                    raise errors.ChargehandError(f"job {context.id} has ended: it cannot ask the node any more")
+                if inbox.reading.acquire(timeout=LOOK_EVERY):
+                    try:
+                        if number not in inbox.answers:
+                            inbox.look(LOOK_EVERY)
+                    finally:
+                        inbox.reading.release()
+            return inbox.answers[number]
+        finally:
+            inbox.expected.discard(number)
+            inbox.answers.pop(number, None)
+
+    async def ask_async(self, context: Context, number: int, question: bytes) -> dict[str, Any]:
+        """Asks the node without blocking the event loop."""
+        import asyncio
+
+        return await asyncio.to_thread(self.ask, context, number, question)
 
     @contextmanager
-    def settling(self, body: dict[str, Any], began: float, follow: list[dict[str, Any]], result: Any) -> Generator[Any]:
-        """Opens a transaction that ends a job, which began then, with this result and the jobs that it enqueued."""
-        self._not_detached("job.settle()", "call it there, after the processes that it forked have ended")
-        if self._plan.get("store") is None:
+    def settling(self, context: Context, result: Any) -> Generator[Any]:
+        """Opens a transaction that ends a job with this result and the jobs that it has enqueued."""
+        self.not_detached("job.settle()", "call it there, after the processes that it forked have ended")
+        if self.plan.get("store") is None:
             raise errors.ConfigurationError(
-                f"crew {self._plan['crew']!r} is not declared transactional=True, so job.settle() cannot be used in it"
+                f"crew {self.plan['crew']!r} is not declared transactional=True, so job.settle() cannot be used in it"
             )
         import msgspec
 
@@ -226,32 +261,35 @@ class Worker:
         from chargehand.model.records import Holder
         from chargehand.stores import open_store
 
+        body = context.body
         text = perform.result_text(result, self.gives)
         if self._store is None:
-            self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
+            self._store = open_store(self.plan["store"], create=False, synchronous=self.plan["synchronous"])
         lost = errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
         with self._store.transaction() as tx:
             if not tx.jobs.holds(body["seq"], body["fence"]):
                 raise lost
             yield tx
-            took = int((clock.monotonic() - began) * 1000)
+            took = int((clock.monotonic() - context.began) * 1000)
             settlement = Settlement(
                 id=body["id"], seq=body["seq"], claim=body["fence"], queue=body["queue"], state=State.DONE,
-                outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
-                follow=msgspec.convert(follow, tuple[NewJob, ...]),
+                outcome="done", result=text, worker=self.plan["component"], pid=os.getpid(), duration_ms=took,
+                follow=msgspec.convert(context.follow, tuple[NewJob, ...]),
             )  # fmt: skip
             # At the end, so that a transaction that takes long locks no row of the job, which the node writes as well.
-            if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
+            if tx.jobs.settle([settlement], Holder(self.plan["node"], self.plan["node_life"])):
                 raise lost
+            ended = tx.ended_flows
+        context.ended_flows = tuple(ended)
 
     # the work
 
     def serve(self) -> int:
         """Sets up the handler, performs jobs until asked to stop, and tears down. Returns the exit code."""
         try:
-            self.handler = perform.load(self._plan["handler"], self._plan["batch"], self._plan.get("concurrency", 1))()
+            self.handler = perform.load(self.plan["handler"], self.plan["batch"], self.plan.get("concurrency", 1))()
             self.handler.ask_for_time = self._more_time
-            self.handler.threads = self._plan["threads"]
+            self.handler.threads = self.plan["threads"]
             self._forward_logging()
             self.call(self.handler.set_up)
         except Exception as error:
@@ -290,14 +328,14 @@ class Worker:
             with spare_descriptor(), suppress(ImportError, OSError):
                 from chargehand.worker.logs import forward
 
-                self._forwarding = forward(self.logging_job, self._plan.get("log_secret", ""))
+                self._forwarding = forward(self.logging_job, self.plan.get("log_secret", ""))
 
     def logging_job(self) -> str | None:
         """Returns the job to which a log record belongs that is made now; None if it belongs to no single job."""
         return self.current if self._body else None
 
     def _more_time(self, seconds: float) -> None:
-        self._not_detached("more_time()", "call it there")
+        self.not_detached("more_time()", "call it there")
         self._send(encode("MORETIME", {"seconds": perform.number("seconds", seconds)}))
 
     def call(self, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -339,18 +377,25 @@ class Worker:
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs one job and sends its outcome. Returns an exit code if the process must end."""
         self._begin(body["id"], body, {(body["id"], body["fence"])})
+        context = Context(self, body)
         code: int | None = None
         try:
-            frame = self._attempt(body, takes)
+            frame = self._attempt(context, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
-            frame, code = None, self._fatal(error, error.exit_code)
+            frame, code = None, self._fatal(error, error.exit_code, self.last_kept(context))
         except errors.WorkerBroken as error:
-            about = {"id": body["id"], "fence": body["fence"]}
-            self._leave_broken(error, encode("SETTLED", about) if self._settled else b"")
+            self._leave_broken(error, context.settled_frame() if context.settled else self.last_kept(context))
         if self._hand is not None:
             self._hand.ended(well=frame is not None and perform.is_success(frame))
-        self._end(frame)
+        kept = self.last_kept(context)
+        self._end(kept + frame if kept and frame else frame)
         return code
+
+    def last_kept(self, context: Context) -> bytes:
+        """Returns the checkpoint of an attempt that has ended, if the node does not have it, and removes the files of
+        the attempt."""
+        context.remove_scratch()
+        return b"" if self._keeper is None else self._keeper.take(context.claim)
 
     def _perform_ahead(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs jobs that were sent ahead, one after the other, as far as the node permits it. Returns an exit code
@@ -381,8 +426,7 @@ class Worker:
         """Sets the state for a job or a batch: the id of the first job, the body if there is one job, all claims."""
         self.turns += 1
         self.current, self._body, self._claims = first, only, claims
-        self._settled, self._began = False, clock.monotonic()
-        self._follow, self._progress = [], None
+        self._progress = None
         self._forward_logging()
         self.changed()
 
@@ -439,33 +483,28 @@ class Worker:
         self.errors += 1
         return encode("FOUND", {"error": perform.truncate(describe(error))})
 
-    def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
+    def _attempt(self, context: Context, takes: Any) -> bytes:
         """Performs one job and returns the frame with its outcome."""
         performer = self.handler
         assert performer is not None
-        about = {"id": body["id"], "fence": body["fence"]}
         try:
-            payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
-            job: Job[Any] = Job(
-                id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
-                attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=self,
-            )  # fmt: skip
-            result = self.call(performer.perform, job)
-            if self._settled:
-                return encode("SETTLED", about)
-            frame = perform.done_frame(about, result, self._follow, self.gives, clock.monotonic() - self._began)
+            result = self.call(performer.perform, context.job(takes))
+            if context.settled:
+                return context.settled_frame()
+            seconds = clock.monotonic() - context.began
+            frame = perform.done_frame(context.about, result, context.follow, self.gives, seconds)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
         except BaseException as error:  # sys.exit() and a stray CancelledError count as failures of the job, too
             self.check_sound(error)
-            if self._settled:
-                return encode("SETTLED", about)
+            if context.settled:
+                return context.settled_frame()
             if self.is_cancelled() and perform.is_cancellation(error):
-                return perform.cancelled_frame(about, error)
+                return perform.cancelled_frame(context.about, error)
             self.errors += 1
-            return perform.failure_frame(about, error)
+            return perform.failure_frame(context.about, error, self.plan)
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
@@ -498,24 +537,41 @@ class Worker:
         flush_output()
         os._exit(errors.EXIT_ERROR)
 
-    def _fatal(self, error: Exception, otherwise: int) -> int:
-        """Sends the reason why this process ends, and returns its exit code."""
+    def _fatal(self, error: Exception, otherwise: int, frames: bytes = b"") -> int:
+        """Sends frames and the reason why this process ends, and returns its exit code."""
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
         why = str(error) if known else describe(error)
-        self._send(encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
+        self._send(frames + encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 
     def _send(self, frame: bytes) -> None:
         """Sends frames on the work socket, in order; may block."""
         if self.detached:
             leave(None)  # forked by code that `call` does not enclose, such as a generator
+        with self._writing:
+            try:
+                sent = os.write(self._work, frame)
+                while sent < len(frame):
+                    sent += os.write(self._work, frame[sent:])
+            except (BrokenPipeError, ConnectionResetError):
+                kill_own_session()  # the node has exited
+
+    def _send_now(self, frame: bytes) -> bool:
+        """Sends a frame of moderate size on the work socket, and returns True, if that is possible without waiting."""
+        if self.detached or not self._writing.acquire(blocking=False):
+            return False
         try:
-            sent = os.write(self._work, frame)
+            if not self.inbox.can_send():
+                return False
+            sent = 0
             while sent < len(frame):
                 sent += os.write(self._work, frame[sent:])
         except (BrokenPipeError, ConnectionResetError):
-            kill_own_session()  # the node has exited
+            kill_own_session()
+        finally:
+            self._writing.release()
+        return True
 
 
 def main(

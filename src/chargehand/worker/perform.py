@@ -4,6 +4,7 @@ Workers load this module, so it imports nothing heavy.
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from chargehand import codec, errors
@@ -13,6 +14,7 @@ from chargehand.worker.failures import describe, message
 
 ITEM_LIMIT = 1000
 RESULT_LIMIT = 1 << 20
+KEPT_LIMIT = 64 * 1024
 ERROR_LIMIT = 64 * 1024
 LONGEST_RETRY = 100 * 365 * 86_400
 
@@ -123,6 +125,17 @@ def result_text(result: Any, gives: Any = None) -> str:
     return text
 
 
+def kept_text(state: Any) -> str:
+    """Encodes a checkpoint as JSON. Raises PayloadError if it is not JSON or too large."""
+    text = codec.to_json(state, "the checkpoint")
+    size = len(text.encode())
+    if size > KEPT_LIMIT:
+        raise errors.PayloadError(
+            f"the checkpoint has {size:,} bytes of JSON; the maximum is {KEPT_LIMIT:,}: keep large data in job.folder"
+        )
+    return text
+
+
 def truncate(text: str) -> str:
     """Shortens a text to ERROR_LIMIT characters; keeps its beginning and its end."""
     if len(text) <= ERROR_LIMIT:
@@ -144,6 +157,11 @@ def done_frame(
             f"the maximum is {WORK_FRAME_LIMIT:,}"
         )
     return frame
+
+
+def settled_frame(about: dict[str, Any], flows: Sequence[str]) -> bytes:
+    """Returns the frame that reports that the handler has settled the job, and the flows that ended with it."""
+    return encode("SETTLED", {**about, "flows": list(flows)} if flows else about)
 
 
 def is_success(frame: bytes) -> bool:
@@ -172,8 +190,25 @@ def is_failure(error: BaseException) -> bool:
     return not is_cancellation(error) and not isinstance(error, errors.Retry | errors.GiveUp | errors.PayloadError)
 
 
-def failure_frame(about: dict[str, Any], error: BaseException) -> bytes:
-    """Returns the frame that reports an exception of the handler."""
+def is_hopeless(error: BaseException, rules: Mapping[str, Any]) -> bool:
+    """Whether the job is not tried again after this exception, by the crew's `retry_on` and `give_up_on`."""
+    retry_on, give_up_on = rules.get("retry_on"), rules.get("give_up_on")
+    if retry_on is None and not give_up_on:
+        return False
+    names = {name for kind in type(error).__mro__ for name in names_of(kind)}
+    if give_up_on and not names.isdisjoint(give_up_on):
+        return True
+    return retry_on is not None and names.isdisjoint(retry_on)
+
+
+def names_of(kind: type[Any]) -> tuple[str, str, str]:
+    """Returns the names by which a crew may mean an exception type."""
+    return kind.__name__, kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}"
+
+
+def failure_frame(about: dict[str, Any], error: BaseException, rules: Mapping[str, Any]) -> bytes:
+    """Returns the frame that reports an exception of the handler; `rules` contains the crew's `retry_on` and
+    `give_up_on`."""
     text = truncate(describe(error))
     match error:
         case errors.Retry():
@@ -184,4 +219,4 @@ def failure_frame(about: dict[str, Any], error: BaseException) -> bytes:
         case errors.PayloadError():
             return encode("GAVEUP", {**about, "error": text})
         case _:
-            return encode("RAISED", {**about, "error": text})
+            return encode("GAVEUP" if is_hopeless(error, rules) else "RAISED", {**about, "error": text})

@@ -79,6 +79,12 @@ class Inbox:
         self._turn: float | None = None
         self._decoder = Decoder(WORK_FRAME_LIMIT)
         self._received: deque[Frame] = deque()
+        self.reading = threading.Lock()
+        """Held while the socket is read: a job that asks the node reads it, from any of its threads."""
+        self.expected: set[int] = set()
+        """The numbers of questions whose answers are awaited."""
+        self.answers: dict[int, Any] = {}
+        """The answers that have arrived and were not taken."""
         self.turns = 0
 
     def turn_every(self, seconds: float) -> None:
@@ -88,10 +94,10 @@ class Inbox:
     def __iter__(self) -> Iterator[Frame]:
         while True:
             self.turns += 1
-            # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
-            if not self._poller.poll(self._turn):
-                continue
-            self.receive()
+            with self.reading:
+                # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
+                if not self._received and self._poller.poll(self._turn):
+                    self.receive()
             yield from self.received()
 
     def receive(self) -> None:
@@ -99,7 +105,23 @@ class Inbox:
         for frame in self._decoder.feed(receive(self._descriptor)):
             if isinstance(frame, BadFrame):
                 raise RuntimeError(f"the node sent a bad frame: {frame.why}")
-            self._received.append(frame)
+            if frame.kind == "PAGE":
+                body = frame.read_restored()
+                if body["number"] in self.expected:
+                    self.answers[body["number"]] = body
+            else:
+                self._received.append(frame)
+
+    def look(self, seconds: float) -> None:
+        """Reads what the node has sent; waits for so long if there is nothing."""
+        if self._poller.poll(seconds * 1000):
+            self.receive()
+
+    def can_send(self) -> bool:
+        """Returns whether the socket accepts a frame of moderate size at once."""
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLOUT)
+        return bool(poller.poll(0))
 
     def received(self) -> Iterator[Frame]:
         """Iterates over the frames that were read; those that the caller leaves come first next time."""

@@ -157,6 +157,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "A queue has waiting jobs, but no node has a crew for it. On SQLite, a second application waits.",
         "declare all crews in one application, or give each application its own store",
     ),
+    "awaits-held": (
+        "All jobs of a queue wait for another job, which is paused, given up, failed, or served by no crew.",
+        "see the finding's text: `chargehand resume CREW`, `chargehand reset CREW` or `chargehand jobs retry ID`",
+    ),
+    "flow-held": (
+        "A flow has not ended and has no job that can run: it waits for a job that is paused, given up or unserved.",
+        "see the finding's text; `chargehand flows show ID`",
+    ),
     "node-stopping": ("The node is stopping.", "restart its host"),
     "network": ("The store is on a network file system, where SQLite loses data.", "move it to a local disk"),
     "folder-shared": (
@@ -222,6 +230,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "As many jobs of a queue or a key were started as its rate allows.",
         "wait, or raise `rate` or `rate_per_key` of the crew",
     ),
+    "following": ("All waiting jobs of a queue wait for other jobs.", "wait; `chargehand jobs show ID`"),
     "future": ("All waiting jobs are scheduled for later.", "nothing; `chargehand jobs list`"),
     "failed-jobs": ("Jobs have failed permanently.", "`chargehand jobs list --state failed`"),
 }

@@ -293,7 +293,7 @@ def _rated(facts: Facts, queue: str, count: QueueFacts) -> Finding:
         about=queue,
         short=f"{queue} is limited by rate, next in {length(wait)}",
         text=f"queue {queue}: limited by rate ({', '.join(dict.fromkeys(said)) or 'of another node'}), next in "
-        f"{length(wait)}; {jobs(count.queued - count.future)} waiting",
+        f"{length(wait)}; {jobs(count.queued - count.future - count.following)} waiting",
         remedy="wait; to allow more, raise rate or rate_per_key of the crew",
     )
 

@@ -1,6 +1,6 @@
 """The diagnosis: from facts to findings, each with its remedy, and a headline. Pure.
 
-`causes` defines the causes, `facts` the input, and `ground`, `server`, `node`, `crews` and `queues` the rules.
+`causes` defines the causes, `facts` the input, and `ground`, `server`, `node`, `crews`, `queues` and `flows` the rules.
 """
 
 from collections import Counter
@@ -9,13 +9,14 @@ from collections.abc import Callable
 import msgspec
 
 from chargehand.model.doctor import crews as by_crew
+from chargehand.model.doctor import flows as by_flow
 from chargehand.model.doctor import ground as by_ground
 from chargehand.model.doctor import node as by_node
 from chargehand.model.doctor import queues as by_queue
 from chargehand.model.doctor import server as by_server
 from chargehand.model.doctor.causes import Finding, Severity, in_order
 from chargehand.model.doctor.facts import Facts, Other
-from chargehand.model.doctor.wording import in_future, length
+from chargehand.model.doctor.wording import in_future, jobs, length
 from chargehand.model.fleet.lifecycle import Status
 
 GLOBAL = frozenset(
@@ -69,6 +70,7 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
             by_queue.queues,
             by_queue.poison,
             by_queue.pauses,
+            by_flow.flows,
         )
         found = in_order([finding for rule in rules for finding in rule(facts)])
     return Diagnosis(
@@ -130,6 +132,7 @@ def _doing(facts: Facts) -> str:
     at = f"{of[Status.HEALTHY]} of {len(view.workers)} workers ready{away}"
     if busy:
         return f"working: {at}, {busy} busy"
-    future = sum(row.future for row in facts.queues)
+    future, following = (sum(getattr(row, name) for row in facts.queues) for name in ("future", "following"))
     later = f", {in_future(future)}" if future else ""
+    later += f", {jobs(following)} waiting for other jobs" if following else ""
     return f"{'no job is running' if facts.waits else 'nothing to do'}: {at}{later}"

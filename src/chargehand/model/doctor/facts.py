@@ -170,12 +170,13 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of jobs of a queue; `future` and `limited` are queued jobs that are scheduled for later, or held by
-    a limit or a rate of their key."""
+    """The numbers of jobs of a queue; `future`, `following` and `limited` are queued jobs that are scheduled for later,
+    wait for other jobs, or are held by a limit or a rate of their key."""
 
     queue: str
     queued: int = 0
     future: int = 0
+    following: int = 0
     limited: int = 0
     running: int = 0
     done: int = 0
@@ -185,7 +186,29 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def due(self) -> int:
-        return self.queued - self.future - self.limited
+        return self.queued - self.future - self.following - self.limited
+
+
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that others wait for, and that itself waits for no job."""
+
+    id: str
+    queue: str
+    label: str | None = None
+    state: State
+    reason: str | None = None
+    run_at_ms: int = 0
+    started_ms: int | None = None
+
+
+class WaitingFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow that has not ended, and of which no job runs."""
+
+    id: str
+    name: str
+    waiting: int = 0
+    awaited: Awaited
+    """The job that the flow waits for: one of its own, or another one."""
 
 
 class Other(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +258,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """For each queue with a due job, for how many ms the oldest one has waited."""
     unserved: dict[str, str] = {}
     """The queues with due jobs that no worker of a node that lives will take, each with the reason, from the store."""
+    awaited: dict[str, Awaited] = {}
+    """For each queue of which all queued jobs wait for others, the job that one of them waits for."""
+    waiting_flows: tuple[WaitingFlow, ...] = ()
     last_done: dict[str, int] = {}
     next_run: dict[str, int] = {}
     """For each queue with scheduled jobs, in how many ms the first one is due."""

@@ -185,10 +185,11 @@ class Place(msgspec.Struct):
 
     def due(self) -> float | None:
         """Returns the earliest planned time."""
-        moments = (
-            self.start_at, self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at, self.well_at
-        )  # fmt: skip
-        return min((moment for moment in moments if moment is not None), default=None)
+        due = self.start_at  # compared one by one: this runs for every worker at every step of the node
+        for moment in (self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at, self.well_at):
+            if moment is not None and (due is None or moment < due):
+                due = moment
+        return due
 
     def move(self, status: Status) -> None:
         """Changes the status. Raises AssertionError for a transition that is not in TRANSITIONS."""

@@ -1,0 +1,99 @@
+"""Removes the folders of flows and jobs that no longer exist, and of attempts that have ended, in a thread of its own.
+
+A worker removes the folder of its attempt itself; this thread does it for workers that have died.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
+
+from chargehand import log
+from chargehand.errors import ChargehandError
+from chargehand.model.job import Claim
+from chargehand.store import Store
+from chargehand.system.job_files import FLOWS, JOBS, SCRATCH, attempt_name, name_of, names, owner_of, remove
+
+SWEEP_EVERY = 60.0
+AT_ONCE = 500
+"""Flows and jobs that the store is asked for at once."""
+MOST_CLAIMS = 1_000_000
+
+
+class JobFilesThread(threading.Thread):
+    """Sweeps the folders at its start, and then every SWEEP_EVERY seconds."""
+
+    def __init__(self, root: str, open_store: Callable[[], Store]) -> None:
+        super().__init__(name="files", daemon=True)
+        self._root, self._open = root, open_store
+        self._inbox: SimpleQueue[tuple[str, ...] | None] = SimpleQueue()
+
+    def left(self, claims: Iterable[Claim]) -> None:
+        """Removes the folders of attempts whose worker has died."""
+        self._inbox.put(tuple(attempt_name(claim.id, claim.number) for claim in claims))
+
+    def stop(self, patience: float) -> None:
+        """Ends the thread after what it was asked for, and waits so many seconds for it."""
+        self._inbox.put(None)
+        if self.is_alive():
+            self.join(patience)
+
+    def run(self) -> None:
+        self._sweep()
+        while True:
+            try:
+                left = self._inbox.get(timeout=SWEEP_EVERY)
+            except Empty:
+                self._sweep()
+                continue
+            if left is None:
+                return
+            remove(self._root, SCRATCH, left, _report)
+
+    def _sweep(self) -> None:
+        try:
+            sweep(self._root, self._open)
+        except ChargehandError as error:
+            log.warning("files of jobs that no longer exist could not be removed yet", why=error)
+        except Exception:
+            log.error("files of jobs could not be swept: unexpected error", trace=True)
+
+
+def sweep(root: str, open_store: Callable[[], Store]) -> int:
+    """Removes the folders that belong to nothing in the store. Returns how many."""
+    # The folders are listed before the store is read: what is made meanwhile is left alone.
+    found = {kind: names(root, kind) for kind in (FLOWS, JOBS, SCRATCH)}
+    if not any(found.values()):
+        return 0
+    store = open_store()
+    try:
+        orphans = {
+            FLOWS: _without(found[FLOWS], lambda ids: store.flows.exist(ids, ())[0]),
+            JOBS: _without(found[JOBS], lambda ids: store.flows.exist((), ids)[1]),
+            SCRATCH: _ended(found[SCRATCH], store),
+        }
+    finally:
+        store.close()
+    return sum(remove(root, kind, orphans[kind], _report) for kind in orphans)
+
+
+def _without(folders: Sequence[str], existing: Callable[[Sequence[str]], set[str]]) -> list[str]:
+    """Returns the folders whose flow or job does not exist; names that no folder of ours has are left out."""
+    owners = [owner for owner in map(owner_of, folders) if owner is not None]
+    gone: list[str] = []
+    for start in range(0, len(owners), AT_ONCE):
+        some = owners[start : start + AT_ONCE]
+        kept = existing(some)
+        gone += [name_of(owner) for owner in some if owner not in kept]
+    return gone
+
+
+def _ended(folders: Sequence[str], store: Store) -> list[str]:
+    """Returns the folders of attempts that have ended."""
+    if not folders:
+        return []
+    running = {attempt_name(row.id, row.claim) for row in store.jobs.claims(MOST_CLAIMS)}
+    return [name for name in folders if name.rpartition(".")[2].isdecimal() and name not in running]
+
+
+def _report(name: str, error: OSError) -> None:
+    log.warning("a folder of a job could not be removed", folder=name, why=error.strerror or error)
