@@ -66,12 +66,12 @@ def tab_to(page: Page, name: str, through: str | None = None) -> None:
     raise AssertionError(f"Tab never comes to {name!r}")
 
 
-def worker_event(number: int, status: str, node: str = "n", text: str | None = None) -> str:
+def worker_event(number: int, status: str, node: str = "n", text: str | None = None, **others: Any) -> str:
     worker = {
         "component": f"worker:big:{number}", "node": node, "crew": "big", "index": number, "status": status,
         "flags": [], "reason": None, "text": text, "pid": 1, "current_job": None, "batch_jobs": [],
         "job_since_ms": None, "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None,
-        "started_ms": 1, "budget": None, "exit_code": None, "signal": None,
+        "started_ms": 1, "budget": None, "exit_code": None, "signal": None, "concurrency": 1, "in_hand": 0, **others,
     }  # fmt: skip
     event = {"topic": f"worker:big:{number}:status", "type": "worker_update", "timestamp_ms": 1, "worker": worker}
     return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
@@ -85,3 +85,13 @@ def node_event(name: str, status: str, drain: str | None = None) -> str:
     }  # fmt: skip
     event = {"topic": f"node:{name}:status", "type": "node_update", "timestamp_ms": 1, "node": node}
     return f"event: node_update\ndata: {json.dumps(event)}\n\n"
+
+
+def queue_event(name: str, **others: Any) -> str:
+    queue = {
+        "name": name, "queued": 0, "future": 0, "limited": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0,
+        "rate": 0.0, "mean_duration_s": None, "eta_s": None, "oldest_wait_s": None, "last_done_ms": None,
+        "rate_next_ms": None, **others,
+    }  # fmt: skip
+    event = {"topic": f"queue:{name}:status", "type": "queue_update", "timestamp_ms": 1, "queue": queue}
+    return f"event: queue_update\ndata: {json.dumps(event)}\n\n"

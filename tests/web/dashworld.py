@@ -73,6 +73,7 @@ class Served:
         self.url = f"http://127.0.0.1:{self.port}/chargehand"
         self.hand = Chargehand(self.store)
         self.steps = self.hand.crew("steps", "dashboard_handlers:Steps", max_attempts=1)
+        self.scenes = self.hand.crew("scenes", "dashboard_handlers:Steps", max_attempts=1)
         self.faults = self.hand.crew("faults", "chargehand.testing.faults:Faulty", max_attempts=1)
         self.start()
 

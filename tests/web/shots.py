@@ -33,7 +33,7 @@ SONGS = ("Gymnopédie No. 1", "So What", "Clair de lune", "Blue in Green", "Meta
 def fill(served: Served) -> dict[str, str]:
     """Enqueues jobs of every kind; returns the ids of the jobs with a screenshot of their own."""
     hand = served.hand
-    eventually(lambda: (hand.status() or {}).get("workers") and len((hand.status() or {})["workers"]) == 7, 60)
+    eventually(lambda: (hand.status() or {}).get("workers") and len((hand.status() or {})["workers"]) == 10, 60)
     bad = served.steps.enqueue(
         {"steps": 3, "hopeless": "the file ends after 0.2 s of audio"}, label="broken.mp3", tags=["upload"]
     )
@@ -44,7 +44,27 @@ def fill(served: Served) -> dict[str, str]:
     hand.internal.enqueue([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)])
     with acting_as("ann", "http 127.0.0.1"):
         hand.pause("worker:steps:5", reason="measuring")
-    return {"bad": bad.id}
+    return {"bad": bad.id, "flow": begin_flows(served)}
+
+
+def begin_flows(served: Served) -> str:
+    """Begins flows of several stages; returns the one with a screenshot of its own, in which a scene fails."""
+    films = ("summer.mp4", "interview.mov", "trailer.mp4", "harbour.mp4")
+    ids: list[str] = []
+    for number, film in enumerate(films):
+        with served.hand.flow(film) as flow:
+            decode = flow.enqueue(served.steps, {"steps": 20, "seconds": 0.05}, label=film, priority=5)
+            scenes = [{"steps": 6 + (5 * n) % 17, "seconds": 0.05} for n in range(14)]
+            if number == 0:
+                scenes[5]["hopeless"] = "no text in frame 311"  # type: ignore[assignment]
+            parts = [
+                flow.enqueue(served.scenes, each, label=f"scene {n + 1}", after=decode, if_failed="run")
+                for n, each in enumerate(scenes)
+            ]
+            flow.enqueue(served.steps, {"steps": 40}, label="classify", after=parts, priority=5, if_failed="run")
+            flow.enqueue(served.scenes, {"steps": 3}, label="key frames", after=parts)
+        ids.append(flow.id)
+    return ids[0]
 
 
 def add_songs(served: Served, count: int) -> None:
@@ -137,7 +157,7 @@ def main() -> None:
 
 def one_machine(browser: Browser, name: Path, folder: Path) -> None:
     """Takes all other pages."""
-    served = Served(name, DASH_WORKERS="6", NODE_NAME="node-a")
+    served = Served(name, DASH_WORKERS="6", DASH_SCENES="3", NODE_NAME="node-a")
     try:
         page = browser.new_page(viewport={"width": 1280, "height": 1120})
         page.goto(served.address)
@@ -147,7 +167,7 @@ def one_machine(browser: Browser, name: Path, folder: Path) -> None:
         (newest,) = served.hand.crashes()[:1]
         places = {
             "overview": "", "jobs": "jobs", "tag": "jobs?queue=steps&tag=night", "job": f"job/{jobs['bad']}",
-            "worker": "worker/worker:steps:0",
+            "worker": "worker/worker:steps:0", "flows": "flows", "flow": f"flow/{jobs['flow']}",
             "crash": f"crash/{newest.id}", "crashes": "crashes", "operations": "operations", "doctor": "doctor",
         }  # fmt: skip
         for theme in ("light", "dark"):
@@ -157,6 +177,9 @@ def one_machine(browser: Browser, name: Path, folder: Path) -> None:
         phone.goto(served.address)
         phone.wait_for_timeout(3000)
         phone.screenshot(path=folder / "dashboard-phone-dark.png")
+        phone.goto(f"{served.url}/dashboard#/flow/{jobs['flow']}")
+        phone.wait_for_timeout(2000)
+        phone.screenshot(path=folder / "dashboard-flow-phone-dark.png", full_page=True)
         served.hand.make_key("ann", list(Scope))
         page.wait_for_timeout(1500)
         for theme in ("light", "dark"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import json
 import logging
 import os
 import signal
@@ -19,7 +20,15 @@ from fastapi import APIRouter, FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
-from chargehand import Chargehand, ChargehandError, ConfigurationError, StoreError
+from chargehand import (
+    Chargehand,
+    ChargehandError,
+    ConfigurationError,
+    JobCancelled,
+    JobFailed,
+    ResultTimeout,
+    StoreError,
+)
 from chargehand.log import Event
 from chargehand.testing import eventually
 from chargehand.web import hosting
@@ -174,6 +183,48 @@ def test_an_unknown_job_in_the_users_own_route_is_not_found(
     assert status == answer[0]
     assert answer[1] in text
     assert str(hand.path) not in text
+
+
+LATE = ResultTimeout("job 1 did not end", "1", "queued", "all workers of tag are given up: no model at /srv/m")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "body"),
+    [
+        (JobFailed("1", "raised", "ValueError: secret"), 409, ("the job failed", "1", "raised")),
+        (JobCancelled("job 1 was cancelled", "1"), 409, ("the job was cancelled", "1", "cancelled")),
+        (ResultTimeout("late", "1", "running"), 504, ("the job did not end in time", "1", None)),
+        (LATE, 504, ("the job did not end in time, and no worker will take it", "1", None)),
+    ],
+)
+@pytest.mark.parametrize("theirs", [None, "before", "after"])
+def test_a_result_that_a_route_waited_for_in_vain_is_no_error_of_the_server(
+    hand: Chargehand, error: Exception, status: int, body: tuple[Any, ...], theirs: str | None
+) -> None:
+    app = FastAPI()
+
+    def add() -> None:
+        for kind in (ChargehandError, TimeoutError):
+            app.add_exception_handler(kind, lambda request, error: PlainTextResponse("mine", 418))
+
+    if theirs == "before":
+        add()
+    hand.attach(app)
+    if theirs == "after":
+        add()
+
+    @app.get("/songs")
+    async def result() -> Any:
+        raise error
+
+    code, text = get(app, "/songs")
+    if theirs:
+        assert (code, text) == (418, "mine")
+    else:
+        found = json.loads(text)
+        assert (code, (found["detail"], found["job"], found.get("reason"))) == (status, body)
+        assert "secret" not in text
+        assert "/srv/m" not in text
 
 
 def test_a_catch_all_does_not_hide_ours(hand: Chargehand) -> None:

@@ -14,6 +14,7 @@ import pytest
 from dashboard_app import HOSTILE
 from dashworld import CHROMIUM, CROWD, Served, axe, missing
 
+from chargehand import Flow, clock
 from chargehand.model.access import Scope
 from chargehand.model.records import JobFilter
 from chargehand.testing import eventually
@@ -23,11 +24,22 @@ if WHY_NOT is not None:
     sys.__stderr__.write(f"\nSKIPPED: the dashboard's browser tests: {WHY_NOT}\n")  # type: ignore[union-attr]
     pytest.skip(WHY_NOT, allow_module_level=True)
 
-from dashbrowser import SLOW, Watched, go, node_event, pid_of, sign_in, tab_to, tile, worker_event  # noqa: E402
+from dashbrowser import (  # noqa: E402
+    SLOW,
+    Watched,
+    go,
+    node_event,
+    pid_of,
+    queue_event,
+    sign_in,
+    tab_to,
+    tile,
+    worker_event,
+)
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright  # noqa: E402 (it may not be there)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-PAGES = ("", "jobs", "crashes", "operations", "doctor", "worker/worker:steps:0")
+PAGES = ("", "jobs", "flows", "crashes", "operations", "doctor", "worker/worker:steps:0")
 
 
 def pages(served: Served) -> list[str]:
@@ -39,7 +51,16 @@ def pages(served: Served) -> list[str]:
         eventually(served.hand.crashes)
         served.hand.reset("faults")
     (job,), crash = served.hand.jobs(JobFilter(limit=1)), served.hand.crashes()[0]
-    return [*PAGES, f"job/{job.id}", f"crash/{crash.id}"]
+    flow = next(iter(served.hand.flows()), None) or begin(served, "accessible.mp4").status()
+    return [*PAGES, f"job/{job.id}", f"flow/{flow.id}", f"crash/{crash.id}"]
+
+
+def begin(served: Served, name: str, scenes: int = 3, *, steps: int = 1, **last: Any) -> Flow:
+    """A flow of some jobs, and one that waits for them all."""
+    with served.hand.flow(name) as flow:
+        parts = flow.enqueue_many(served.steps, [{"steps": steps}] * scenes, label="scene")
+        flow.enqueue(served.steps, {"steps": 1, **last}, label="classify", after=parts)
+    return flow
 
 
 expect.set_options(timeout=SLOW)
@@ -341,6 +362,47 @@ def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, st
     context.close()
 
 
+# spec: DB-1 WP-15
+def test_a_hundred_jobs_in_one_hand_do_not_fill_the_page(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:
+    ids = [f"{number:032x}" for number in range(100)]
+    hand: dict[str, Any] = {"concurrency": 100, "in_hand": 100, "current_job": ids[0], "batch_jobs": ids}
+    body = f"retry: 600000\n\n{worker_event(0, 'healthy', **hand)}"
+    for width in (1280, 375):
+        context = browser.new_context(viewport={"width": width, "height": 800})
+        page = watched.watch(context.new_page())
+        page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+        sign_in(page, served.url, keys["eve"])
+        expect(tile(page, "big:0")).to_contain_text("100 of 100 jobs")
+        go(page, "worker/worker:big:0")
+        jobs = page.get_by_role("region", name="Jobs in hand: 100 of 100")
+        expect(jobs.get_by_role("link")).to_have_count(100)
+        box = jobs.bounding_box()
+        assert box is not None
+        assert box["height"] < 300
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        context.close()
+
+
+# spec: DB-1 WK-19
+def test_a_queue_that_is_limited_by_its_rate_says_when_the_next_job_starts(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:
+    soon = clock.now_ms() + 50_000
+    told = queue_event("call", queued=20, rate=0.2, rate_next_ms=soon) + queue_event("tag", queued=2, rate=1, eta_s=2)
+    body = f"retry: 600000\n\n{told}"
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    sign_in(page, served.url, keys["eve"])
+    expect(page.get_by_role("article", name="Queue call")).to_contain_text(
+        re.compile(r"limited by rate, next in \d+ s")
+    )
+    expect(page.get_by_role("article", name="Queue tag")).not_to_contain_text("limited by rate")
+    context.close()
+
+
 # spec: MN-1 DB-1
 def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[str, str], watched: Watched) -> None:
     told = node_event("a", "healthy") + node_event("b", "gone")
@@ -531,3 +593,69 @@ def test_axe_would_find_something(page: Page) -> None:
     page.evaluate("() => { const b = document.createElement('button'); b.id = 'nameless'; document.body.append(b); }")
     assert [rule for rule, _ in grave(page)] == ["button-name"]
     page.evaluate("document.getElementById('nameless').remove()")
+
+
+def test_a_flow_is_followed_to_its_end(page: Page, served: Served) -> None:  # spec: FL-4 DB-7
+    go(page, "flows")
+    expect(page.locator("main table, main .empty").first).to_be_visible()
+    flow = begin(served, "summer.mp4", steps=20)
+    page.get_by_role("button", name="Show newer flows").click()
+    row = page.locator(f'[data-flow="{flow.id}"]')
+    expect(row).to_contain_text("running")
+    row.get_by_role("link", name="summer.mp4").click()
+    expect(page.get_by_role("heading", name="summer.mp4", level=1)).to_contain_text("running")
+    stage = page.locator('[data-stage="steps"]')
+    expect(stage.locator(".job.hollow").first).to_be_attached()
+    expect(page.get_by_role("heading", name="summer.mp4", level=1)).to_contain_text("done")
+    expect(stage.locator(".job.good")).to_have_count(4)
+    expect(stage.locator(".job.hollow")).to_have_count(0)
+    expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
+    stage.locator('.job[title^="classify"]').click()
+    expect(page.get_by_role("heading", name="Predecessors")).to_be_visible()
+    page.locator("dl").get_by_role("link", name="summer.mp4").click()
+    expect(page.get_by_role("heading", name="summer.mp4", level=1)).to_be_visible()
+
+
+def test_a_flow_is_cancelled_and_retried_after_a_question(page: Page, served: Served) -> None:  # spec: FL-4 DB-5
+    flow = begin(served, "winter.mp4", steps=600)
+    go(page, f"flow/{flow.id}")
+    page.get_by_role("button", name="Cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("4 jobs of winter.mp4 are cancelled")
+    dialog.get_by_role("button", name="Cancel the flow").click()
+    heading = page.get_by_role("heading", name="winter.mp4", level=1)
+    expect(heading).to_contain_text("cancelled")
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry the flow").click()
+    expect(heading).to_contain_text("running")
+    flow.cancel()
+    expect(heading).to_contain_text("cancelled")
+
+
+def test_what_failed_in_a_flow_is_named_and_marked(page: Page, served: Served) -> None:  # spec: FL-2 DB-8
+    flow = begin(served, "<b>broken</b>.mp4", 2, hopeless="the file ends early")
+    eventually(lambda: flow.status().state == "failed", 30)
+    go(page, f"flow/{flow.id}")
+    expect(page.get_by_role("heading", name="<b>broken</b>.mp4", level=1)).to_contain_text("failed")
+    expect(page.locator(".lanes .job.bad .mark")).to_have_count(1)
+    expect(page.get_by_role("region", name="Stages")).to_contain_text("2 done, 1 failed")
+    expect(page.locator(".related")).to_contain_text("the file ends early")
+    page.get_by_role("link", name="All 3 jobs").click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+
+
+def test_ten_thousand_jobs_of_a_flow_do_not_stutter(page: Page, served: Served) -> None:  # spec: FL-4 DB-3
+    served.hand.pause("steps")
+    with served.hand.flow("ten thousand.mp4") as flow:
+        flow.enqueue_many(served.steps, [{"steps": 1}] * 10_000)
+    go(page, f"flow/{flow.id}")
+    expect(page.get_by_role("heading", name="ten thousand.mp4", level=1)).to_be_visible()
+    expect(page.locator(".legend")).to_contain_text("are left out")
+    assert page.locator(".lanes .job").count() <= 100
+    took = page.evaluate(
+        "() => new Promise(done => { const t = performance.now(); requestAnimationFrame(() => requestAnimationFrame("
+        "() => done(performance.now() - t))) })"
+    )
+    assert took < 1000
+    flow.cancel()
+    served.hand.resume("steps")

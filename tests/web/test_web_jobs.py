@@ -93,7 +93,7 @@ def test_nul_may_be_in_a_payload_escaped_or_not(web: Web) -> None:  # spec: HT-3
 def test_a_key_that_is_taken_is_answered_with_the_job_that_has_it(web: Web) -> None:  # spec: WK-2
     first = web.post("/api/v1/jobs", {"crew": "plain", "key": "k"}, 201)
     second = web.post("/api/v1/jobs", {"crew": "plain", "key": "k"}, 200)
-    assert second == {"id": first["id"], "queue": "plain", "created": False}
+    assert second == {"id": first["id"], "queue": "plain", "created": False, "replaced": False}
 
 
 def test_no_timeout_is_not_the_crews_timeout(web: Web) -> None:  # spec: WK-7

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from chargehand.live.bodies import JobBody, NodeBody, NodeCrewBody
 from chargehand.live.broker import Broker
 from chargehand.model.fleet.cards import WorkerGpu
+from chargehand.model.flows import FlowTotals
 from chargehand.model.job import State
 from chargehand.model.records import Counts
 from chargehand.model.status import NodeStatus, NodeWorker
@@ -29,19 +30,25 @@ STATUS = NodeStatus(node="n", pid=1, tally=Tally({"q"}).view(events_dropped=3))
 
 
 def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together() -> None:  # spec: HT-5
-    counts = [Counts(queue=f"q{n:04}", queued=7, future=2, limited=1, done=1) for n in range(MOST_QUEUES + 5)]
+    each = {"queued": 10, "future": 2, "following": 3, "limited": 1, "done": 1}
+    counts = [Counts(queue=f"q{n:04}", **each) for n in range(MOST_QUEUES + 5)]
     found = samples(
         MetricFacts(status=STATUS, counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4)
     )
     jobs = found["queue_jobs"]
-    assert {state: jobs[f"queue=q0000,state={state}"] for state in ("queued", "future", "limited", "done")} == {
-        "queued": 4, "future": 2, "limited": 1, "done": 1,
-    }  # fmt: skip
+    assert {state: jobs[f"queue=q0000,state={state}"] for state in each} == {**each, "queued": 4}
     assert jobs["queue=(others),state=queued"] == 5 * 4
-    assert len(jobs) == (MOST_QUEUES + 1) * 7
+    assert len(jobs) == (MOST_QUEUES + 1) * 8
     assert found["queue_oldest_wait_seconds"] == {"queue=q0000": 1.5}
     assert found["seconds_since_last_crash"] == {"crew=tag": 2.5}
     assert found["events_dropped_total"] == {"": 7}
+
+
+def test_flows_by_state() -> None:  # spec: HT-5 FL-4
+    flows = FlowTotals(running=3, done=9, failed=1)
+    found = samples(MetricFacts(status=None, counts=[], waiting={}, since_crash={}, flows=flows))
+    assert found["flows"] == {"state=running": 3, "state=done": 9, "state=failed": 1, "state=cancelled": 0}
+    assert "flows" not in samples(MetricFacts(status=None, counts=None, waiting={}, since_crash={}))
 
 
 def test_gpus_and_what_workers_use_on_them() -> None:  # spec: WP-14 HT-5

@@ -171,8 +171,7 @@ def _orders(client: Client) -> None:
     client.drain()
     with pytest.raises(UnknownCrew):
         client.stop("nobody")
-    done = [(each.verb, each.target, each.detail) for each in client.all_operations(who="ann")]
-    assert done[::-1][-8:] == [
+    expected = [
         ("pause", "do", "for 60 s: tea"),
         ("resume", "do", None),
         ("restart", "worker:do:0", None),
@@ -182,4 +181,10 @@ def _orders(client: Client) -> None:
         ("reset", "*", None),
         ("drain", "*", None),
     ]
+
+    def logged() -> bool:  # the node answers an order before it has written it to the log
+        done = [(each.verb, each.target, each.detail) for each in client.all_operations(who="ann")]
+        return done[::-1][-8:] == expected
+
+    eventually(logged)
     assert any(each.verb == "cancel" and each.who == "ann" for each in client.all_operations())

@@ -6,6 +6,8 @@ from typing import Literal
 import msgspec
 
 from chargehand.live.bodies import (
+    FlowBody,
+    FlowIdentity,
     HealthBody,
     JobBody,
     JobIdentity,
@@ -21,6 +23,7 @@ from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.orders import Answer
+from chargehand.model.flows import FlowRecord, FlowStage, JobLink, Related
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.model.records import (
@@ -160,6 +163,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     created: bool
     """False if the unique key was taken: then this is the existing job."""
+    replaced: bool = False
+    """Whether the payload replaced that of the existing job."""
 
 
 class MadeMany(msgspec.Struct, frozen=True):
@@ -177,11 +182,42 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class JobDetail(JobRecord, frozen=True, kw_only=True):
-    """One job with its history."""
+    """One job with its history, and the jobs that it is related to."""
 
     attempt_history: tuple[Attempt, ...]
     crash_reports: tuple[CrashRecord, ...]
     """The crashes of workers that were running the job."""
+    related: Related = Related()
+    """How many jobs it is related to; of each kind the first 100 follow."""
+    predecessors: tuple[JobLink, ...] = ()
+    """The jobs that it waits for, or waited for, in the order in which it names them."""
+    followers: tuple[JobLink, ...] = ()
+    """The jobs that wait for it, or waited for it, oldest first."""
+    children: tuple[JobLink, ...] = ()
+    """The jobs that it spawned, oldest first."""
+
+
+class FlowMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow that was created, and its first jobs in the order of the request."""
+
+    id: str
+    name: str
+    jobs: tuple[Made, ...]
+
+
+class FlowPage(msgspec.Struct, frozen=True):
+    """A page of flows, newest first."""
+
+    flows: tuple[FlowRecord, ...]
+    next: str | None = None
+    """The value of `after` for the next page; null on the last page."""
+
+
+class FlowDetail(FlowRecord, frozen=True, kw_only=True):
+    """One flow with its jobs by queue."""
+
+    stages: tuple[FlowStage, ...]
+    """In the order in which they began."""
 
 
 class Queue(Counts, frozen=True, kw_only=True):
@@ -434,6 +470,21 @@ class JobRemoval(LiveEvent, frozen=True, kw_only=True):
     job: JobIdentity
 
 
+class FlowUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current state of a flow."""
+
+    type: Literal["flow_update"]
+    flow: FlowBody
+
+
+class FlowRemoval(LiveEvent, frozen=True, kw_only=True):
+    """A flow that does not exist or no longer exists."""
+
+    type: Literal["flow_update"]
+    removed: bool
+    flow: FlowIdentity
+
+
 class HealthUpdate(LiveEvent, frozen=True, kw_only=True):
     """The current verdict on the whole system."""
 
@@ -450,7 +501,7 @@ class Resync(LiveEvent, frozen=True, kw_only=True):
 
 EVENTS = (
     NodeUpdate, NodeRemoval, WorkerUpdate, WorkerRemoval, QueueUpdate, QueueRemoval, JobUpdate, JobRemoval,
-    HealthUpdate, Resync,
+    FlowUpdate, FlowRemoval, HealthUpdate, Resync,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 Routes of the application take precedence over routes of Chargehand with the same path.
 """
 
+import inspect
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Scope
 
 from chargehand import log
-from chargehand.errors import ConfigurationError, JobNotFound, StoreError
+from chargehand.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultTimeout, StoreError
 from chargehand.web import auth
 from chargehand.web.api import create
 from chargehand.web.hosting import hosted
@@ -61,9 +63,9 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     routes.insert(1, _PathRoute(prefix, _to_dashboard(prefix), routes))
     for path in PROBES if probes else ():
         routes.insert(1, _PathRoute(path, api, routes))
-    for error, handler in ((JobNotFound, _no_such_job), (StoreError, _store_away)):
+    for error, handler in _ANSWERS.items():
         if not any(kind in app.exception_handlers for kind in error.__mro__):
-            app.add_exception_handler(error, handler)
+            app.add_exception_handler(error, _unless_theirs(error, handler))
     wrap_lifespan(app, site)
     return site
 
@@ -86,6 +88,55 @@ async def _store_away(request: Request, error: Exception) -> Response:
     """Returns 503 for a StoreError that a route of the application raised; only the log has its text."""
     log.error("a route of the application failed: the store cannot be used", path=request.url.path, why=error)
     return JSONResponse({"detail": "the job queue is not available"}, 503, {"Retry-After": "1"})
+
+
+def _unless_theirs(
+    error: type[Exception], ours: Callable[[Request, Exception], Awaitable[Response]]
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Returns our handler, which leaves an error to a handler of the application that was added after `attach`."""
+
+    async def handle(request: Request, raised: Exception) -> Response:
+        handlers: dict[Any, Any] = request.app.exception_handlers
+        theirs = next((handlers[kind] for kind in error.__mro__[1:] if kind in handlers), None)
+        if theirs is None:
+            return await ours(request, raised)
+        if inspect.iscoroutinefunction(theirs):
+            return await theirs(request, raised)
+        return await run_in_threadpool(theirs, request, raised)
+
+    return handle
+
+
+async def _job_failed(request: Request, error: Exception) -> Response:
+    """Returns 409 for a job that failed or was cancelled while a route of the application waited for its result.
+
+    The text of the error stays in the log of the job: it may contain what the caller must not see.
+    """
+    if isinstance(error, JobFailed):
+        return JSONResponse({"detail": "the job failed", "job": error.job_id, "reason": error.reason}, 409)
+    job = error.job_id if isinstance(error, JobCancelled) else None
+    return JSONResponse({"detail": "the job was cancelled", "job": job, "reason": "cancelled"}, 409)
+
+
+async def _result_late(request: Request, error: Exception) -> Response:
+    """Returns 504 for a job that did not end while a route of the application waited for its result."""
+    body: dict[str, Any] = {"detail": "the job did not end in time"}
+    if isinstance(error, ResultTimeout):
+        body |= {"job": error.job_id, "state": error.state}
+        if error.why is not None:
+            body["detail"] = "the job did not end in time, and no worker will take it"
+            log.warning("a route waited for a job that no worker will take", job=error.job_id, why=error.why)
+    return JSONResponse(body, 504)
+
+
+_ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    JobNotFound: _no_such_job,
+    StoreError: _store_away,
+    JobFailed: _job_failed,
+    JobCancelled: _job_failed,
+    ResultTimeout: _result_late,
+}
+"""What routes of the application answer to errors of Chargehand that they do not handle, instead of 500."""
 
 
 def wrap_lifespan(app: FastAPI, site: Site) -> None:

@@ -24,6 +24,8 @@ AT_ONCE = 16 << 10
 """The largest body, in bytes, that is decoded on the event loop; a larger one is decoded in a thread."""
 LONGEST_FIELD = 64 << 10
 """The largest JSON, in bytes, of a field other than a payload."""
+LONGEST_FIELDS = {"after": 2 << 20}
+"""The largest JSON, in bytes, of fields that may be longer: 10,000 ids."""
 
 
 class LimitedRequest(Request):
@@ -121,8 +123,9 @@ def decode(body: bytes | msgspec.Raw, model: type[BaseModel] | None, where: str 
     for name, field in model.model_fields.items():
         raw: msgspec.Raw = getattr(outline, name)
         length = memoryview(raw).nbytes
-        if length > LONGEST_FIELD and field.annotation is not Any:
-            raise invalid([Fault(f"{where}/{name}", f"has {length:,} bytes; at most {LONGEST_FIELD:,} are allowed")])
+        most = LONGEST_FIELDS.get(name, LONGEST_FIELD)
+        if length > most and field.annotation is not Any:
+            raise invalid([Fault(f"{where}/{name}", f"has {length:,} bytes; at most {most:,} are allowed")])
         if field.annotation is Any and least_size(raw) > 2 * PAYLOAD_LIMIT:
             text = f"the payload has {length:,} bytes; the maximum is {PAYLOAD_LIMIT:,} bytes of compact JSON"
             raise _beyond_limits(PayloadError(text), f"{where}/{name}")

@@ -5,11 +5,14 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from chargehand.web.problems import MEDIA, TYPE, Fault, ProblemDocument
 
 _REFERENCE = "#/components/schemas/{name}"
 _kinds: dict[str, Any] = {"ProblemDocument": ProblemDocument}
+_models: dict[str, Any] = {}
+"""The schemas of models that no parameter of a route has as its type."""
 REFUSALS = {
     400: "The request is malformed.",
     401: "An API key is missing, unknown, revoked or expired.",
@@ -58,6 +61,19 @@ def also(*kinds: type[Any]) -> list[dict[str, str]]:
     return [{"$ref": _REFERENCE.format(name=kind.__name__)} for kind in kinds]
 
 
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """Adds a model of a request body, and those within it, to the document, and returns a reference to it."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    _models.update({**schema.pop("$defs", {}), model.__name__: schema})
+    return {"$ref": _REFERENCE.format(name=model.__name__)}
+
+
+def examples_of(model: type[BaseModel]) -> list[Any]:
+    """Returns the examples of a model."""
+    extra: Any = model.model_config.get("json_schema_extra")
+    return extra["examples"]
+
+
 def problem(description: str) -> dict[str, Any]:
     """Returns the OpenAPI description of a problem response."""
     content = {
@@ -91,7 +107,7 @@ def describe(api: FastAPI, description: str) -> None:
             _, structs = msgspec.json.schema_components(list(_kinds.values()), ref_template=_REFERENCE)
             components = document.setdefault("components", {})
             schemas = components.setdefault("schemas", {})
-            schemas |= {name: _as_sent(name, schema) for name, schema in structs.items()}
+            schemas |= {name: _as_sent(name, schema) for name, schema in structs.items()} | _models
             components["securitySchemes"] = {
                 "key": {
                     "type": "http",

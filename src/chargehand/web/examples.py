@@ -7,6 +7,7 @@ from chargehand.model.access import Operation
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import StackCode, WorkerStacks
+from chargehand.model.flows import FlowCounts, FlowRecord, FlowStage
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot
@@ -23,6 +24,9 @@ from chargehand.web.answers import (
     CrewReadiness,
     Crews,
     Diagnosed,
+    FlowDetail,
+    FlowMade,
+    FlowPage,
     Health,
     HistoryPage,
     Info,
@@ -85,6 +89,24 @@ JOB_DETAIL = JobDetail(
     ),
     crash_reports=(CRASH,),
 )  # fmt: skip
+FLOW_ID = "0199c3b1e2f04c7d8a9b0c1d2e3f0001"
+FLOW = FlowRecord(
+    id=FLOW_ID, name="summer.mp4", state="running", counts=FlowCounts(queued=3, following=1, running=2, done=9),
+    created_ms=AT, ended_ms=None, ends=0, cancel_ms=None, on_end=None,
+)  # fmt: skip
+FLOW_PAGE = FlowPage((FLOW,))
+FLOW_DETAIL = FlowDetail(
+    **{name: getattr(FLOW, name) for name in FlowRecord.__struct_fields__},
+    stages=(
+        FlowStage(queue="decode", counts=FlowCounts(done=1), begun_ms=AT + 2, ended_ms=AT + 900),
+        FlowStage(queue="scene", counts=FlowCounts(queued=2, running=2, done=8), begun_ms=AT + 903),
+        FlowStage(queue="classify", counts=FlowCounts(queued=1, following=1)),
+    ),
+)
+FLOW_MADE = FlowMade(id=FLOW_ID, name="summer.mp4", jobs=(MADE,))
+FLOW_CANCELLED = Answer(FLOW_ID, "3 jobs are cancelled", "cancelled")
+FLOW_RETRIED = Answer(FLOW_ID, "3 jobs are queued again", "queued")
+FLOW_DELETED = Answer(FLOW_ID, "is deleted, with its jobs", "deleted")
 ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:tag:1", "stops")))
 DELETED = Answer(ID, "is deleted", "deleted")
 RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")

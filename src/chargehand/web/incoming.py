@@ -1,25 +1,30 @@
-"""Converts request bodies to jobs: finds the crew, and checks the payload against the type that it takes."""
+"""Converts request bodies to jobs and flows: finds the crew, and checks the payload against the type that it takes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from fastapi import Request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from chargehand import codec
 from chargehand.errors import PayloadError
+from chargehand.ids import new_id
+from chargehand.model.flows import NewFlow, check_flow
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan, new_job
 from chargehand.web import bodies
 from chargehand.web.bodies import invalid
+from chargehand.web.documents import described, examples_of
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of
-from chargehand.web.requests import MOST_JOBS, JobIn, options_of
+from chargehand.web.requests import MOST_JOBS, EndIn, FlowIn, FlowJobIn, JobIn, Target, options_of
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
+Model = TypeVar("Model", bound=BaseModel)
 
 MANY: dict[str, Any] = {
     "requestBody": {
@@ -49,26 +54,75 @@ MANY: dict[str, Any] = {
 """The OpenAPI description of the body of a bulk request."""
 
 
+FLOW: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": described(FlowIn), "example": examples_of(FlowIn)[0]}},
+    }
+}
+"""The OpenAPI description of the body that creates a flow."""
+
+
 def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
     """Returns a function that decodes the body of a bulk request; it is slow, and to be run in a thread."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = _is_json(request)
 
     def read() -> list[JobIn]:
-        if kind != "application/json":
-            raise invalid([Fault("body", "Content-Type is not application/json")])
-        array = bodies.decoded(bodies.decoded(body, "body", _Bulk).jobs, "body/jobs", _array_type())
-        jobs = [job for job in msgspec.structs.astuple(array) if memoryview(job).nbytes]
-        if not jobs:
-            raise invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
-        return [_one(number, job) for number, job in enumerate(jobs)]
+        _check_json(is_json)
+        return _jobs(bodies.decoded(body, "body", _Bulk).jobs, JobIn)
 
     return read
+
+
+def read_flow(request: Request, body: bytes) -> Callable[[], FlowIn]:
+    """Returns a function that decodes a flow with its jobs; it is slow, and to be run in a thread."""
+    is_json = _is_json(request)
+
+    def read() -> FlowIn:
+        _check_json(is_json)
+        found = bodies.decoded(body, "body", _Flow)
+        head = {"name": found.name, "order": found.order, "on_end": found.on_end}
+        given = {name: bodies.decoded(raw, f"body/{name}") for name, raw in head.items() if memoryview(raw).nbytes}
+        unknown = [name for name in given.get("on_end") or () if name not in EndIn.model_fields]
+        if unknown:
+            raise invalid([Fault(f"body/on_end/{str(name)[:100]}", "there is no such field") for name in unknown])
+        jobs = _jobs(found.jobs, FlowJobIn)
+        return _valid(FlowIn, {**given, "jobs": jobs}, ("body",))
+
+    return read
+
+
+def _is_json(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def _check_json(is_json: bool) -> None:
+    if not is_json:
+        raise invalid([Fault("body", "Content-Type is not application/json")])
+
+
+def _jobs(text: msgspec.Raw, model: type[Model]) -> list[Model]:
+    """Returns the jobs of a request, each checked by itself."""
+    array = bodies.decoded(text, "body/jobs", _array_type()) if memoryview(text).nbytes else ()
+    jobs = [job for job in (msgspec.structs.astuple(array) if array else ()) if memoryview(job).nbytes]
+    if not jobs:
+        raise invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
+    return [_one(number, job, model) for number, job in enumerate(jobs)]
 
 
 class _Bulk(msgspec.Struct, forbid_unknown_fields=True):
     """A bulk request."""
 
     jobs: msgspec.Raw
+
+
+class _Flow(msgspec.Struct, forbid_unknown_fields=True):
+    """A flow; its parts are decoded later."""
+
+    jobs: msgspec.Raw = msgspec.Raw()
+    name: msgspec.Raw = msgspec.Raw()
+    order: msgspec.Raw = msgspec.Raw()
+    on_end: msgspec.Raw = msgspec.Raw()
 
 
 @cache
@@ -82,13 +136,15 @@ def _array_type() -> Any:
     return msgspec.defstruct("JobArray", fields, array_like=True, forbid_unknown_fields=True)
 
 
-def _one(number: int, job: msgspec.Raw) -> JobIn:
-    where = f"body/jobs/{number}"
-    found = bodies.decode(job, JobIn, where)
+def _one(number: int, job: msgspec.Raw, model: type[Model]) -> Model:
+    return _valid(model, bodies.decode(job, model, f"body/jobs/{number}"), ("body", "jobs", number))
+
+
+def _valid(model: type[Model], found: Any, place: tuple[str | int, ...]) -> Model:
+    """Returns plain data as a model. Raises Problem, which names the place of each fault."""
     try:
-        return JobIn.model_validate(found)
+        return model.model_validate(found)
     except ValidationError as error:
-        place = ("body", "jobs", number)
         raise invalid(faults_of([{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors()])) from None
 
 
@@ -100,7 +156,7 @@ class CrewCache:
         self._hand = hand
         self._stored: list[tuple[CrewPlan, Any]] | None = None
 
-    def find(self, job: JobIn) -> tuple[CrewPlan, Any]:
+    def find(self, job: Target) -> tuple[CrewPlan, Any]:
         """Returns the crew of a job and its payload type (None: unknown). Raises Problem if there is no such crew."""
         own = next((found for found in self._own if _matches(job, found[0])), None)
         if own is not None:
@@ -118,7 +174,7 @@ class CrewCache:
         raise Problem(422, "unknown-crew", detail, faults=[Fault(f"body/{field}", detail)])
 
 
-def _matches(job: JobIn, plan: CrewPlan) -> bool:
+def _matches(job: Target, plan: CrewPlan) -> bool:
     return plan.name == job.crew if job.crew is not None else plan.queue == job.queue
 
 
@@ -127,18 +183,67 @@ def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
     crews = CrewCache(hand)
     made: list[NewJob] = []
     for number, job in enumerate(wanted):
-        try:
-            made.append(_job(crews, job))
-        except PayloadError as error:
-            where = "body" if len(wanted) == 1 else f"body/jobs/{number}"
-            places = error.places or (("", str(error)),)
-            faults = [Fault(f"{where}/payload/{place}".rstrip("/"), text) for place, text in places[:MOST_FAULTS]]
-            raise Problem(422, "payload", str(error), faults=faults) from None
+        with _faults("body" if len(wanted) == 1 else f"body/jobs/{number}"):
+            made.append(_job(crews, job, options_of(job)))
     return made
 
 
-def _job(crews: CrewCache, job: JobIn) -> NewJob:
+def flow_of(hand: "Chargehand", wanted: FlowIn) -> tuple[NewFlow, list[NewJob]]:
+    """Returns the checked flow and its jobs, with new ids. Raises Problem, also if a job refers to a later one."""
+    crews = CrewCache(hand)
+    flow = _flow(crews, wanted)
+    ids = [new_id() for _ in wanted.jobs]
+    refs: dict[str, str] = {}
+    made: list[NewJob] = []
+    for number, job in enumerate(wanted.jobs):
+        where = f"body/jobs/{number}"
+        options = {**options_of(job), "flow": flow.id, "after": _predecessors(job.after, ids, number, refs, where)}
+        with _faults(where):
+            made.append(_job(crews, job, options, ids[number]))
+        if job.ref is not None:
+            if job.ref in refs:
+                raise invalid([Fault(f"{where}/ref", f"another job of the request has the ref {job.ref!r}")])
+            refs[job.ref] = ids[number]
+    return flow, made
+
+
+def _flow(crews: CrewCache, wanted: FlowIn) -> NewFlow:
+    end: NewJob | None = None
+    if wanted.on_end is not None:
+        with _faults("body/on_end"):
+            end = new_job(crews.find(wanted.on_end)[0], "null", **codec.restored(options_of(wanted.on_end), "on_end"))
+    with _faults("body"):
+        name = codec.escape(codec.restored(wanted.name, "the name"))
+        return check_flow(NewFlow(id=new_id(), name=name, arrival=wanted.order == "arrival", on_end=end))
+
+
+def _predecessors(
+    after: Sequence[int | str], ids: Sequence[str], before: int, refs: dict[str, str], where: str
+) -> list[str]:
+    """Returns the ids of the jobs that a job of a flow names; the first `before` jobs of `ids` precede it."""
+    found: list[str] = []
+    for number, each in enumerate(after):
+        if isinstance(each, int) and each >= before:
+            text = f"{each} is not the position of an earlier job of the request"
+            raise invalid([Fault(f"{where}/after/{number}", text)])
+        found.append(ids[each] if isinstance(each, int) else refs.get(each, each))
+    return list(dict.fromkeys(found))
+
+
+@contextmanager
+def _faults(where: str) -> Generator[None]:
+    """Raises Problem, which names the place, for a PayloadError of the block."""
+    try:
+        yield
+    except PayloadError as error:
+        places = error.places or (("", str(error)),)
+        faults = [Fault(f"{where}/payload/{place}".rstrip("/"), text) for place, text in places[:MOST_FAULTS]]
+        raise Problem(422, "payload", str(error), faults=faults) from None
+
+
+def _job(crews: CrewCache, job: JobIn | FlowJobIn, options: dict[str, Any], id: str | None = None) -> NewJob:
     plan, takes = crews.find(job)
     what = f"the payload for crew {plan.name!r}"
     payload = codec.as_type(codec.restored(job.payload, what), takes, what)
-    return new_job(plan, codec.encode_typed(payload, takes, what), **codec.restored(options_of(job), "the options"))
+    text = codec.encode_typed(payload, takes, what)
+    return new_job(plan, text, id=id, **codec.restored(options, "the options"))

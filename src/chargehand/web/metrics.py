@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -23,6 +23,7 @@ from chargehand.errors import ChargehandError
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import GONE
 from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.flows import FlowTotals
 from chargehand.model.records import Counts, CrashFilter
 from chargehand.model.status import HistogramStatus, NodeStatus, NodeWorker, TallyStatus
 from chargehand.web.threads import ThreadPool
@@ -30,7 +31,7 @@ from chargehand.web.threads import ThreadPool
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
-STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled")
+STATES = ("queued", "future", "following", "limited", "running", "done", "failed", "cancelled")
 FLAGS = ("unresponsive", "stalled")
 MOST_QUEUES = 200
 """The maximum number of queues with their own labels; the remaining ones are summed as `(others)`."""
@@ -54,6 +55,7 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether several nodes may use the store: then the figures of a node have its name as a label."""
     nodes: Sequence[NodeBody] = ()
     """All nodes that share the store."""
+    flows: FlowTotals | None = None
     unserved: Mapping[str, str] = {}
     """The queues that no node serves, by what the store has; used if no node answers here."""
 
@@ -63,13 +65,16 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
 
     shared = hand.location.server is not None
 
-    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float], list[NodeBody], dict[str, str]]:
+    def ask_store() -> dict[str, Any]:
         crews = [crew.name for crew in hand.known_crews()]
         newest = {crew: hand.crashes(CrashFilter(crew=crew, limit=1)) for crew in crews}
         since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
         nodes = hand.internal.nodes() if shared else []
         unserved = (hand.internal.unserved() or {}) if shared else {}
-        return hand.counts(), dict(hand.internal.waiting()), since, nodes, unserved
+        return {
+            "counts": hand.counts(), "waiting": dict(hand.internal.waiting()), "since_crash": since, "nodes": nodes,
+            "unserved": unserved, "flows": hand.internal.flow_totals(),
+        }  # fmt: skip
 
     status, stored = await asyncio.gather(
         in_thread(hand.internal.node_status, LIMIT), in_thread(ask_store, LIMIT), return_exceptions=True
@@ -77,12 +82,10 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
     for answer in (status, stored):
         if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):
             raise answer
-    counts, waiting, since, nodes, unserved = (None, {}, {}, [], {}) if isinstance(stored, BaseException) else stored
+    missing: dict[str, Any] = {"counts": None, "waiting": {}, "since_crash": {}}
     seen = None if isinstance(status, BaseException) else status
-    return MetricFacts(
-        status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped, shared=shared, nodes=nodes,
-        unserved=unserved,
-    )  # fmt: skip
+    known = missing if isinstance(stored, BaseException) else stored
+    return MetricFacts(status=seen, dropped=dropped, shared=shared, **known)
 
 
 def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
@@ -98,6 +101,8 @@ def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
             if facts.nodes:
                 yield from _of_nodes(facts.nodes)
             yield from _of_queues(facts)
+            if facts.flows is not None:
+                yield from _of_flows(facts.flows)
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricView())
@@ -235,6 +240,11 @@ def _buckets(histogram: HistogramStatus) -> tuple[list[tuple[str, float]], float
     return found, float(histogram.total)
 
 
+def _of_flows(flows: FlowTotals) -> Iterator[Metric]:
+    by_state = {(state,): float(getattr(flows, state)) for state in FlowTotals.__struct_fields__}
+    yield _gauge("flows", "Flows by state; those that are running have not ended.", ("state",), by_state)
+
+
 def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     if facts.counts is None:
         return
@@ -242,8 +252,8 @@ def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     for number, counts in enumerate(facts.counts):
         name = counts.queue if number < MOST_QUEUES else "(others)"
         for state in STATES:
-            # Queued jobs that wait for their time or a slot are counted separately.
-            later = counts.future + counts.limited if state == "queued" else 0
+            # Queued jobs that wait for their time, for other jobs or for a slot are counted separately.
+            later = counts.future + counts.following + counts.limited if state == "queued" else 0
             jobs[name, state] += getattr(counts, state) - later
     depth = {label: float(count) for label, count in jobs.items()}
     yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)

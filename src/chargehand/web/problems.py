@@ -60,9 +60,11 @@ class Problem(HTTPException):
 
 KINDS: dict[type[errors.ChargehandError], tuple[int, str]] = {
     errors.JobNotFound: (404, "job-not-found"),
+    errors.FlowNotFound: (404, "flow-not-found"),
     errors.CrashNotFound: (404, "crash-not-found"),
     errors.UnknownCrew: (404, "unknown-crew"),
     errors.TopicError: (400, "no-such-topic"),
+    errors.FlowEnded: (409, "flow-ended"),
     errors.Conflict: (409, "conflict"),
     errors.PayloadError: (422, "payload"),
     errors.ConfigurationError: (422, "invalid-request"),

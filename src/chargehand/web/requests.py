@@ -1,12 +1,13 @@
 """The bodies of requests, validated on arrival; unknown fields are refused."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from chargehand import codec
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
-from chargehand.model.job import NAME_LIMIT, OPTIONS, TAG_LIMIT, Option, is_printable
+from chargehand.model.job import MOST_PREDECESSORS, NAME_LIMIT, OPTIONS, TAG_LIMIT, Option, is_printable
 from chargehand.settings.plan import CrewPlan
 
 MOST_JOBS = 10_000
@@ -18,8 +19,8 @@ def _readable(text: str) -> str:
     return text
 
 
-def _text(limit: int) -> Any:
-    """Returns the type of a short text of the application; its length is that of the text without escapes."""
+def _text_check(limit: int) -> Callable[[str], str]:
+    """Returns the check of a short text of the application; its length is that of the text without escapes."""
 
     def check(text: str) -> str:
         length = len(codec.restore(text))
@@ -29,7 +30,16 @@ def _text(limit: int) -> Any:
             raise ValueError("contains control characters")
         return text
 
-    return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})]
+    return check
+
+
+def _text_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
+
+
+def _text(limit: int) -> Any:
+    """Returns the type of a short text of the application."""
+    return Annotated[str, AfterValidator(_text_check(limit)), _text_schema(limit)]
 
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
@@ -48,16 +58,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
-class JobTarget(Body):
-    """The crew or queue of a job to create, and its payload."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"crew": "tag", "payload": {"path": "a.flac"}, "label": "a.flac"}]}
-    )
+class Target(Body):
+    """The crew or queue of a job to create."""
 
     crew: Name | None = Field(default=None, description="The crew that runs the job.")
     queue: Name | None = Field(default=None, description="The queue of the job; a crew must serve it.")
-    payload: Any = Field(default=None, description="JSON; checked against the payload type of the crew, if known.")
 
     @model_validator(mode="after")
     def one_of_both(self) -> Self:
@@ -67,6 +72,21 @@ class JobTarget(Body):
         return self
 
 
+class JobTarget(Target):
+    """The crew or queue of a job to create, and its payload."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"crew": "tag", "payload": {"path": "a.flac"}, "label": "a.flac"}]}
+    )
+
+    payload: Any = Field(default=None, description="JSON; checked against the payload type of the crew, if known.")
+
+
+def _each(option: Option) -> Any:
+    """Returns the type of one text of an option that has several; ids have no escapes, and there may be many."""
+    return _text(TAG_LIMIT) if option.name == "tags" else Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
+
+
 def _field(option: Option) -> tuple[Any, Any]:
     """Returns the type and the field of an option; an option that crews have, too, may be null."""
     required = not option.optional and option.name not in CrewPlan.__struct_fields__
@@ -74,24 +94,92 @@ def _field(option: Option) -> tuple[Any, Any]:
     kinds: dict[Any, Any] = {
         str: _text(option.high),
         int: Annotated[int, Field(ge=option.low, le=option.high)],
-        tuple: Annotated[list[_text(TAG_LIMIT)], Field(max_length=option.high)],
+        bool: bool,
+        tuple: Annotated[list[_each(option)], Field(max_length=option.high)],
     }
-    kind = kinds[option.kind]
+    kind: Any = Literal[option.allowed] if option.allowed else kinds[option.kind]
     return (kind if required else kind | None), Field(default=default, description=option.description)
+
+
+def _fields(*without: str) -> Any:
+    """Returns the fields of all options but these."""
+    return {option.name: _field(option) for option in OPTIONS if option.name not in without}
+
+
+class FlowJobTarget(JobTarget):
+    """A job of a flow: others of the same request may refer to it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"crew": "join", "payload": {"path": "a.mp4"}, "after": ["decode", 1]}]}
+    )
+
+    ref: Name | None = Field(default=None, description="A name for this job in `after` of later jobs of the request.")
+    after: Annotated[
+        list[Annotated[int, Field(ge=0, lt=MOST_JOBS)] | Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]],
+        Field(max_length=MOST_PREDECESSORS),
+    ] = Field(
+        default=[],
+        description="The jobs that must end before this one is started: each the position of an earlier job of the "
+        "request (from 0), the `ref` of one, or the id of a job that exists.",
+    )
 
 
 if TYPE_CHECKING:
     JobIn = JobTarget
+    FlowJobIn = FlowJobTarget
+    EndIn = Target
 else:
     JobIn = create_model(
         "JobIn",
         __base__=JobTarget,
         __doc__="A job to create, for a crew or for a queue; options that are left out default to those of the crew.",
-        **{option.name: _field(option) for option in OPTIONS},
+        **_fields(),
+    )
+    FlowJobIn = create_model(
+        "FlowJobIn",
+        __base__=FlowJobTarget,
+        __doc__="A job to create in a flow, for a crew or for a queue.",
+        **_fields("after", "flow"),
+    )
+    EndIn = create_model(
+        "EndIn",
+        __base__=Target,
+        __doc__="The job that is enqueued when a flow has ended, however it ended. Its payload describes the end.",
+        **_fields("after", "if_failed", "flow", "key", "unique_for_ms", "replace"),
     )
 
 
-def options_of(job: JobTarget) -> dict[str, Any]:
+class FlowIn(Body):
+    """A flow to create with its first jobs: all of them or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "summer.mp4",
+                    "jobs": [
+                        {"crew": "decode", "payload": {"path": "summer.mp4"}, "ref": "decode"},
+                        {"crew": "classify", "payload": {"path": "summer.mp4"}, "after": ["decode"]},
+                    ],
+                    "on_end": {"crew": "mail"},
+                }
+            ]
+        }
+    )
+
+    name: Annotated[str, AfterValidator(_text_check(NAME_LIMIT)), _text_schema(NAME_LIMIT)] = Field(
+        description="A text that is shown with the flow."
+    )
+    order: Literal["flow", "arrival"] = Field(
+        default="flow",
+        description="`flow`: jobs that follow others, or are added by jobs of the flow, take the flow's place in their "
+        "queue, so that flows are finished one after the other. `arrival`: each takes its own.",
+    )
+    on_end: EndIn | None = Field(default=None, description="A job that is enqueued when the flow has ended.")
+    jobs: Annotated[list[FlowJobIn], Field(min_length=1, max_length=MOST_JOBS)]
+
+
+def options_of(job: Body) -> dict[str, Any]:
     """Returns the options of a job that the request contains."""
     return {option.name: getattr(job, option.name) for option in OPTIONS if option.name in job.model_fields_set}
 

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from chargehand import clock
 from chargehand.settings.http import HttpPolicy
+from chargehand.system import notify
 
 CHECK_EVERY = 0.5
 """Seconds between two checks of all connections."""
@@ -70,6 +71,9 @@ class Server(uvicorn.Server):
         # What was made until now stays. Otherwise a full garbage collection would hold all requests for up to 100 ms.
         gc.collect()
         gc.freeze()
+        notifier = notify.current()
+        if notifier is not None and not self.should_exit:
+            notifier.ready("the server listens")  # a node may be elsewhere
         self._check()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

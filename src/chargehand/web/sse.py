@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from chargehand import clock
 from chargehand.host.feed import Watcher
 from chargehand.live.broker import Delivery
-from chargehand.model.topic import RESYNC, Patterns, event_id, has_ended, job_topic, parse, resync
+from chargehand.model.topic import RESYNC, Patterns, event_id, flow_topic, has_ended, job_topic, parse, resync
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
@@ -37,11 +37,16 @@ def serve(site: Site) -> None:
 
 def of_job(operations: "Operations", job_id: str) -> "EventStream":
     """Returns a stream of the events of one job, which ends when the job ends."""
-    return EventStream(operations, parse((job_topic(job_id),)), ends_with_job=True)
+    return EventStream(operations, parse((job_topic(job_id),)), ends_with_it=True)
+
+
+def of_flow(operations: "Operations", flow_id: str) -> "EventStream":
+    """Returns a stream of the events of one flow, which ends when the flow ends."""
+    return EventStream(operations, parse((flow_topic(flow_id),)), ends_with_it=True)
 
 
 class EventStream(StreamingResponse):
-    """Streams events until the client disconnects or loses access, the server stops or, if wanted, the job ends."""
+    """Streams events until the client disconnects or loses access, the server stops or, if wanted, its object ends."""
 
     def __init__(
         self,
@@ -50,11 +55,11 @@ class EventStream(StreamingResponse):
         last: str | None = None,
         *,
         allowed: Callable[[], Awaitable[bool]] | None = None,
-        ends_with_job: bool = False,
+        ends_with_it: bool = False,
     ) -> None:
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
         self._operations, self._patterns, self._last = operations, patterns, last
-        self._allowed, self._ends_with_job = allowed, ends_with_job
+        self._allowed, self._ends_with_it = allowed, ends_with_it
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends events until the client disconnects or the server stops."""
@@ -91,7 +96,7 @@ class EventStream(StreamingResponse):
                         return
                     check_at = clock.monotonic() + RECHECK_EVERY
                 await _write(send, _text(watcher, anew, events) or b": still here\n")
-                over = self._ends_with_job and any(has_ended(event.read(topic)) for event, topic in events)
+                over = self._ends_with_it and any(has_ended(event.read(topic)) for event, topic in events)
 
 
 def _text(watcher: Watcher, anew: bool, events: list[Delivery]) -> bytes:

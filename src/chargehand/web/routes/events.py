@@ -31,7 +31,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 Topics = Annotated[
     list[Annotated[str, Query(max_length=100 * LONGEST)]] | None,
-    Query(description="Topics, separated by commas. Default: all topics except jobs.", max_length=100),
+    Query(description="Topics, separated by commas. Default: all topics except jobs and flows.", max_length=100),
 ]
 Last = Annotated[str | None, Query(max_length=200, description="An alternative to the header Last-Event-ID.")]
 LastHeader = Annotated[str | None, Header(alias="Last-Event-ID", max_length=200)]

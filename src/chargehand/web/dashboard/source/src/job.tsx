@@ -8,13 +8,13 @@ import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
 import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
-import type { JobDetail } from "./types";
-import { brief, jobName, length, plain, pretty, shortName } from "./words";
+import type { FlowDetail, JobDetail, JobLink } from "./types";
+import { brief, count, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
   const live = jobs.get(id)?.now.value;
-  const stage = `${live?.state}|${live?.failures}|${live?.crashes}|${live?.worker}`;
+  const stage = `${live?.state}|${live?.waits_for}|${live?.failures}|${live?.crashes}|${live?.worker}`;
   const [found, error, look] = useAsked<JobDetail>(() => get(`api/v1/jobs/${encodeURIComponent(id)}`), [id]);
   const before = useRef(stage);
   useEffect(() => {
@@ -69,6 +69,7 @@ export function JobPage({ id }: { id: string }) {
         <h2 id="payload">Payload</h2>
         <Text label="Payload">{pretty(job.payload)}</Text>
       </section>
+      <Related job={job} />
       <Attempts job={job} />
       <Reports job={job} />
       <section aria-labelledby="logs">
@@ -80,16 +81,21 @@ export function JobPage({ id }: { id: string }) {
 }
 
 /** The facts that take two columns. */
-const WIDE = ["id", "tags"];
+const WIDE = ["id", "tags", "flow"];
+/** Related jobs that are shown at first. */
+const FEW = 10;
 
 function Facts({ job }: { job: JobDetail }) {
   const facts: [string, preact.ComponentChildren][] = [
     ["id", <code key="id">{job.id}</code>],
     ["queue", <a key="q" href={to("jobs", undefined, { queue: job.queue })}>{job.queue}</a>],
     ["created", <Ago key="m" ms={job.created_ms} />],
+    ...(job.flow ? ([["flow", <FlowLink key="f" id={job.flow} />]] as [string, preact.ComponentChildren][]) : []),
     ["failures", `${job.failures} of ${job.max_attempts}`],
   ];
   if (job.state === "queued" && job.run_at_ms > now.value) facts.push(["scheduled for", <Ago key="n" ms={job.run_at_ms} />]);
+  if (waitsFor(job)) facts.push(["waits for", many(job.waits_for, "job")]);
+  if (job.parent) facts.push(["spawned by", <a key="p" href={to("job", job.parent)}>{job.parent.slice(-8)}</a>]);
   if (job.crashes) facts.push(["crashes", String(job.crashes)]);
   if (job.interruptions) facts.push(["interruptions", String(job.interruptions)]);
   if (job.started_ms) facts.push(["started", <Ago key="s" ms={job.started_ms} />]);
@@ -99,6 +105,9 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.reason) facts.push(["reason", job.reason]);
   if (job.tags?.length) facts.push(["tags", <Tags key="t" tags={job.tags} />]);
   if (job.key) facts.push(["unique key", plain(job.key)]);
+  if (job.share) facts.push(["share", plain(job.share)]);
+  if (job.sequence) facts.push(["sequence", plain(job.sequence)]);
+  if (job.expires_at_ms && job.state === "queued") facts.push(["expires", <Ago key="x" ms={job.expires_at_ms} />]);
   if (job.limit_key) facts.push(["limit key", plain(job.limit_key)]);
   if (job.priority) facts.push(["priority", String(job.priority)]);
   if (job.timeout_ms) facts.push(["timeout", length(job.timeout_ms / 1000)]);
@@ -112,6 +121,59 @@ function Facts({ job }: { job: JobDetail }) {
         </div>
       ))}
     </dl>
+  );
+}
+
+function FlowLink({ id }: { id: string }) {
+  const [found] = useAsked<FlowDetail>(() => get(`api/v1/flows/${encodeURIComponent(id)}`), [id]);
+  return (
+    <a href={to("flow", id)} title={id}>
+      {found ? plain(found.name) : id.slice(-8)}
+    </a>
+  );
+}
+
+/** The jobs that this one waits for, that wait for it, and that it spawned. */
+function Related({ job }: { job: JobDetail }) {
+  const kinds: [title: string, jobs: JobLink[], count: number][] = [
+    ["Predecessors", job.predecessors, job.related.predecessors],
+    ["Followers", job.followers, job.related.followers],
+    ["Children", job.children, job.related.children],
+  ];
+  return (
+    <>
+      {kinds.map(
+        ([title, jobs, all]) =>
+          all > 0 && (
+            <section key={title} aria-labelledby={title}>
+              <h2 id={title}>
+                {title} <span class="soft">{count(all)}</span>
+              </h2>
+              <Links jobs={jobs.slice(0, FEW)} />
+              {jobs.length > FEW && (
+                <details>
+                  <summary>{many(jobs.length - FEW, "more job")}</summary>
+                  <Links jobs={jobs.slice(FEW)} />
+                </details>
+              )}
+              {all > jobs.length && <p class="soft">{count(all - jobs.length)} more are not shown.</p>}
+            </section>
+          ),
+      )}
+    </>
+  );
+}
+
+function Links({ jobs }: { jobs: JobLink[] }) {
+  return (
+    <ul class="related">
+      {jobs.map((each) => (
+        <li key={each.id}>
+          <State state={each.state} word={each.state} /> <a href={to("job", each.id)}>{plain(each.label ?? each.id)}</a>{" "}
+          <span class="soft">{each.queue}</span>
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -1,14 +1,14 @@
 // The list of jobs: filters, pages, live updates of the rows shown.
 
 import { useComputed } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
 import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
 import { clearFailed, retryFailed } from "./orders";
-import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, Search, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, JobBody as LiveJob } from "./types";
-import { brief, count, jobName, length } from "./words";
+import { brief, count, jobName, length, waitsFor } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
 /** The reasons of failed jobs, by their name in the URL: the code in the store, and the label. */
@@ -19,6 +19,7 @@ const KINDS: Record<string, [reason: string, words: string]> = {
   "timed-out": ["timed out", "timed out"],
   "gave-up": ["gave up", "gave up (permanent error)"],
   retries: ["retries used up", "retries used up"],
+  predecessor: ["predecessor", "a predecessor failed"],
 };
 
 interface Page {
@@ -34,7 +35,7 @@ function filterOf(query: URLSearchParams): Filter {
 
 export function Jobs() {
   const filter = filterOf(place.value.query);
-  const { queue, state, tag, text } = filter;
+  const { queue, state, tag, text, flow } = filter;
   const [trail, setTrail] = useState<string[]>([]);
   const after = trail[trail.length - 1];
   const which = JSON.stringify(filter);
@@ -49,6 +50,7 @@ export function Jobs() {
         queue,
         tag,
         text,
+        flow,
         state: KINDS[state] ? "failed" : state,
         reason: KINDS[state]?.[0] ?? "",
         limit: 50,
@@ -85,10 +87,10 @@ export function Jobs() {
 }
 
 /** The number of jobs, if it is known without counting rows. */
-function InAll({ filter: { queue, state, tag, text } }: { filter: Filter }) {
+function InAll({ filter: { queue, state, tag, text, flow } }: { filter: Filter }) {
   void queueNames.value; // subscribes: the queue may become known later
   const found = queues.get(queue)?.now.value;
-  if (!found || tag || text || KINDS[state]) return null;
+  if (!found || tag || text || flow || KINDS[state]) return null;
   const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
   return <span class="soft count">{count(sum)}</span>;
 }
@@ -97,7 +99,7 @@ function go(changes: Partial<Filter>): void {
   location.replace(to("jobs", undefined, { ...filterOf(place.value.query), ...changes }));
 }
 
-function Filters({ filter: { queue, state, tag, text } }: { filter: Filter }) {
+function Filters({ filter: { queue, state, tag, text, flow } }: { filter: Filter }) {
   const names = queueNames.value.includes(queue) || !queue ? queueNames.value : [queue, ...queueNames.value];
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
@@ -130,34 +132,15 @@ function Filters({ filter: { queue, state, tag, text } }: { filter: Filter }) {
       </label>
       <Search label="Tag" value={tag} placeholder="exact match" change={(value) => go({ tag: value })} />
       <Search label="Text" value={text} placeholder="id, label, key, item or error" change={(value) => go({ text: value })} />
+      {flow && (
+        <p class="only">
+          Only jobs of flow <a href={to("flow", flow)}>{flow.slice(-8)}</a>{" "}
+          <button class="link" type="button" onClick={() => go({ flow: "" })}>
+            Show all
+          </button>
+        </p>
+      )}
     </form>
-  );
-}
-
-interface SearchProps {
-  label: string;
-  value: string;
-  placeholder: string;
-  change: (value: string) => void;
-}
-
-/** A search field that applies its value when no key was pressed for 250 ms. */
-function Search({ label, value, placeholder, change }: SearchProps) {
-  const field = useRef<HTMLInputElement>(null);
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const type = () => {
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => change(field.current?.value ?? ""), 250);
-  };
-  useEffect(() => () => clearTimeout(timer.current), []);
-  useEffect(() => {
-    if (field.current && field.current !== document.activeElement) field.current.value = value; // a link changed it
-  }, [value]);
-  return (
-    <label class={label.toLowerCase()}>
-      {label}
-      <input type="search" ref={field} defaultValue={value} onInput={type} placeholder={placeholder} />
-    </label>
   );
 }
 
@@ -218,8 +201,9 @@ function Newer({ page, first, filter, look }: { page: Page | null; first: boolea
   let newer = 0;
   if (page && first) {
     for (const [id, kept] of jobs) {
-      const { queue, tags } = kept.now.peek();
-      const matches = (!filter.queue || queue === filter.queue) && (!filter.tag || tags.includes(filter.tag));
+      const { queue, tags, flow } = kept.now.peek();
+      const within = (!filter.queue || queue === filter.queue) && (!filter.flow || flow === filter.flow);
+      const matches = within && (!filter.tag || tags.includes(filter.tag));
       if (!shown.has(id) && id > newest && matches) newer++;
     }
   }
@@ -260,8 +244,8 @@ function Table({ rows }: { rows: JobRecord[] }) {
 
 export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): T {
   if (!live) return row;
-  const { state, reason, failures, crashes, worker, node, progress } = live;
-  return { ...row, state, reason, failures, crashes, worker, node, progress, error: live.error ?? row.error };
+  const { state, reason, failures, crashes, worker, node, progress, waits_for } = live;
+  return { ...row, state, reason, failures, crashes, worker, node, progress, waits_for, error: live.error ?? row.error };
 }
 
 function Row({ row }: { row: JobRecord }) {
@@ -289,6 +273,7 @@ function Row({ row }: { row: JobRecord }) {
         ) : (
           <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? brief(job.error) : undefined}>
             {job.state === "queued" && job.run_at_ms > now.value && <>scheduled for <Ago ms={job.run_at_ms} />. </>}
+            {waitsFor(job)}
             {job.reason === "poison" ? "crashed its workers. " : ""}
             {job.error ? brief(job.error) : ""}
           </span>

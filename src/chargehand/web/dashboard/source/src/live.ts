@@ -6,6 +6,9 @@ import { forget, learnPast, sample } from "./samples";
 import type {
   CrashRecord as Crash,
   CrewRow as Crew,
+  FlowBody as Flow,
+  FlowRemoval,
+  FlowUpdate,
   HealthBody as Health,
   Info,
   JobBody as LiveJob,
@@ -69,6 +72,8 @@ export const queues = new Map<string, Kept<Queue>>();
 export const queueNames = signal<string[]>([]);
 export const jobs = new Map<string, Kept<LiveJob>>();
 export const jobsTick = signal(0);
+export const flows = new Map<string, Kept<Flow>>();
+export const flowsTick = signal(0);
 /** Changes with every update of a worker, for components that aggregate workers. */
 export const workersTick = signal(0);
 export const health = signal<Health | null>(null);
@@ -81,7 +86,7 @@ export const crews = signal<Crew[]>([]);
 export const pauses = signal<Pause[]>([]);
 export const info = signal<Info | null>(null);
 
-/** The topics of the current page, in addition to ALWAYS: `queue:jobs`, `job:ID`. */
+/** The topics of the current page, in addition to ALWAYS: `queue:jobs`, `job:ID`, `flow:*`, `flow:ID`. */
 export const wanted = signal<string[]>([]);
 
 export interface Weights {
@@ -101,6 +106,7 @@ let telling = 0;
 function keyOf(event: LiveEvent): string {
   if (event.type === "worker_update") return `w ${event.worker.component} ${event.worker.node}`;
   if (event.type === "job_update") return `j ${event.job.id}`;
+  if (event.type === "flow_update") return `f ${event.flow.id}`;
   return event.topic;
 }
 
@@ -122,6 +128,7 @@ function apply(): void {
     let come = false;
     let moved = false;
     let job = false;
+    let flow = false;
     for (const event of events.values()) {
       if (event.type === "worker_update") {
         come = applyWorker(event) || come;
@@ -129,11 +136,13 @@ function apply(): void {
       } else if (event.type === "node_update") applyNode(event);
       else if (event.type === "queue_update") applyQueue(event);
       else if (event.type === "job_update") job = applyJob(event) || job;
+      else if (event.type === "flow_update") flow = applyFlow(event) || flow;
       else if (event.type === "health_update") health.value = event.health;
     }
     if (come) sortWorkers();
     if (moved) workersTick.value++;
     if (job) jobsTick.value++;
+    if (flow) flowsTick.value++;
     lastHeard.value = Date.now();
   });
 }
@@ -257,6 +266,12 @@ function applyJob(event: JobUpdate | JobRemoval): boolean {
   return true;
 }
 
+function applyFlow(event: FlowUpdate | FlowRemoval): boolean {
+  if ("removed" in event) return flows.delete(event.flow.id);
+  keep(flows, event.flow.id, event.flow);
+  return true;
+}
+
 /** Begins a full state; whatever it has not included after SWEEP_MS is removed. */
 function tellAnew(): void {
   telling++;
@@ -268,7 +283,7 @@ function tellAnew(): void {
 
 function sweep(current: number): void {
   batch(() => {
-    for (const table of [nodes, workers, queues, jobs] as Map<string, Kept<unknown>>[]) {
+    for (const table of [nodes, workers, queues, jobs, flows] as Map<string, Kept<unknown>>[]) {
       for (const [key, kept] of table) if (kept.telling !== current) table.delete(key);
     }
     for (const table of [pasts, memories]) for (const key of table.keys()) if (!workers.has(key)) table.delete(key);
@@ -277,13 +292,14 @@ function sweep(current: number): void {
     queueNames.value = [...queues.keys()].filter(Boolean).sort();
     workersTick.value++;
     jobsTick.value++;
+    flowsTick.value++;
   });
 }
 
 // the stream
 
 const ALWAYS = ["queue:status", "queue:*:status", "worker:*:status", "node:*:status", "system:health"];
-const KINDS = ["node_update", "worker_update", "queue_update", "job_update", "health_update", "resync", "message"];
+const KINDS = ["node_update", "worker_update", "queue_update", "job_update", "flow_update", "health_update", "resync", "message"];
 let source: EventSource | null = null;
 let listening = "";
 let retry: ReturnType<typeof setTimeout> | undefined;

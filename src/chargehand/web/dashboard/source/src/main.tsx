@@ -6,6 +6,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { refused, session, signOut, whoAmI } from "./api";
 import { CrashesPage, CrashPage } from "./crashes";
 import { Doctor } from "./doctor";
+import { FlowPage } from "./flow";
+import { Flows } from "./flows";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
 import { connection, health, info, listen, lostSince, nodeNames, wanted } from "./live";
@@ -23,6 +25,7 @@ const PAGES: [page: string, title: string][] = [
   ["", "Overview"],
   ["nodes", "Nodes"],
   ["jobs", "Jobs"],
+  ["flows", "Flows"],
   ["crashes", "Crashes"],
   ["operations", "Operations"],
   ["doctor", "Diagnosis"],
@@ -39,6 +42,10 @@ function Page() {
       return <Jobs />;
     case "job":
       return <JobPage key={what} id={what} />;
+    case "flows":
+      return <Flows />;
+    case "flow":
+      return <FlowPage key={what} id={what} />;
     case "worker":
       return <WorkerPage key={what} name={what} />;
     case "crashes":
@@ -54,7 +61,7 @@ function Page() {
   }
 }
 
-const PARENTS: Record<string, string> = { job: "jobs", worker: "", crash: "crashes" };
+const PARENTS: Record<string, string> = { job: "jobs", flow: "flows", worker: "", crash: "crashes" };
 
 function App() {
   const main = useRef<HTMLElement>(null);
@@ -145,9 +152,16 @@ async function begin(): Promise<void> {
   }
 }
 
+/** Returns the topics that a page needs. */
+function topicsOf(page: string, what: string): string[] {
+  if (page === "jobs") return ["queue:jobs"];
+  if (page === "flows") return ["flow:*"];
+  return (page === "job" || page === "flow") && /^[\w-]+$/.test(what) ? [`${page}:${what}`] : [];
+}
+
 effect(() => {
   const { page, what } = place.value;
-  const topics = page === "jobs" ? ["queue:jobs"] : page === "job" && /^[\w-]+$/.test(what) ? [`job:${what}`] : [];
+  const topics = topicsOf(page, what);
   if (topics.join() !== wanted.peek().join()) wanted.value = topics;
   const title = PAGES.find(([name]) => name === page)?.[1] ?? what;
   document.title = `${title} · Chargehand`;

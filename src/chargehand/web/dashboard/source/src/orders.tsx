@@ -135,6 +135,22 @@ export async function cancelJob(id: string, running: boolean): Promise<boolean> 
   return doing("Cancel", async () => [(await postNothing<Answer>(`api/v1/jobs/${encodeURIComponent(id)}/cancel`)).text]);
 }
 
+// flows
+
+const flowPath = (id: string, verb: string): string => `api/v1/flows/${encodeURIComponent(id)}/${verb}`;
+
+export async function cancelFlow(id: string, name: string, live: number): Promise<boolean> {
+  const text = `${many(live, "job")} of ${name} ${live === 1 ? "is" : "are"} cancelled. Running jobs are asked to stop; workers of jobs that do not stop in time are replaced. Work already done is not undone.`;
+  if (!(await ask({ title: "Cancel this flow?", text, button: "Cancel the flow", danger: true }))) return false;
+  return doing("Cancel flow", async () => [(await postNothing<Answer>(flowPath(id, "cancel"))).text]);
+}
+
+export async function retryFlow(id: string, name: string, bad: number): Promise<boolean> {
+  const text = `${many(bad, "failed or cancelled job")} of ${name} ${bad === 1 ? "is" : "are"} queued again, and ${bad === 1 ? "its" : "their"} counters are reset. What is done is not done again.`;
+  if (!(await ask({ title: "Retry this flow?", text, button: "Retry the flow" }))) return false;
+  return doing("Retry flow", async () => [(await postNothing<Answer>(flowPath(id, "retry"))).text]);
+}
+
 async function changeFailed(what: "retry" | "clear", names: string[]): Promise<string[]> {
   const lines: string[] = [];
   for (const name of names) {

@@ -12,7 +12,7 @@ import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, Until, Work
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { Pause, QueueBody as Queue, WorkerBody as Worker } from "./types";
-import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, ticking, waiting } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
@@ -59,7 +59,7 @@ function Verdict() {
   const sum = totals();
   void queueNames.value; // subscribes: the totals may become known later
   const all = queues.get("")?.now.value;
-  const due = all ? all.queued - all.future : 0;
+  const due = all ? waiting(all) : 0;
   const state = found?.status ?? "unknown";
   const errors = found?.errors ?? [];
   const shown = errors.length > 2 ? errors.slice(0, 1) : errors;
@@ -129,6 +129,7 @@ const QueueCard = memo(function QueueCard({ name }: { name: string }) {
         <span class="soft">{queue.running ? `${count(queue.running)} running` : "idle"}</span>
       </h3>
       <Figures queue={queue} name={name} />
+      {queue.following > 0 && <p class="paced">{many(queue.following, "job waits", "jobs wait")} for other jobs</p>}
       {queue.rate_next_ms !== null && (
         <p class="paced">
           limited by rate, next in <Until ms={queue.rate_next_ms} />
@@ -148,7 +149,7 @@ const QueueCard = memo(function QueueCard({ name }: { name: string }) {
 });
 
 function Figures({ queue, name }: { queue: Queue; name: string }) {
-  const waits = queue.queued - queue.future;
+  const waits = waiting(queue);
   const eta = queue.eta_s !== null && waits > 0 ? length(queue.eta_s) : "–";
   return (
     <dl class="figures">

@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { addressOf, now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
-import type { Progress } from "./types";
+import type { FlowCounts, Progress } from "./types";
 import { count, exact, moment, plain, shortName, ticking } from "./words";
 
 export function toneOf(state: string): string {
@@ -57,6 +57,36 @@ export function Bar({ progress, label }: { progress: Progress | null; label: str
       aria-valuetext={progress ? progressWords(progress) : "no progress reported"}
     >
       <span style={{ transform: `scaleX(${part ?? 0})` }} />
+    </div>
+  );
+}
+
+/** The parts of a flow's jobs, in the order of the bar: the name of the count, its tone, and a label. */
+const PARTS: [count: Exclude<keyof FlowCounts, "following">, tone: string, word: string][] = [
+  ["done", "good", "done"],
+  ["failed", "bad", "failed"],
+  ["cancelled", "muted", "cancelled"],
+  ["running", "busy", "running"],
+  ["queued", "wait", "waiting"],
+];
+
+export const allOfCounts = (counts: FlowCounts): number => PARTS.reduce((sum, [name]) => sum + counts[name], 0);
+
+/** Returns the numbers of a flow's jobs as text: `9 done, 2 running, 3 waiting`. */
+export function countWords(counts: FlowCounts): string {
+  const words = PARTS.filter(([name]) => counts[name]).map(([name, , word]) => `${count(counts[name])} ${word}`);
+  return words.join(", ") || "no jobs";
+}
+
+/** A bar with a part for each state of a flow's jobs; parts that are not done differ in pattern, too. */
+export function CountsBar({ counts }: { counts: FlowCounts }) {
+  const sum = allOfCounts(counts) || 1;
+  return (
+    <div class="counts" role="img" aria-label={countWords(counts)} title={countWords(counts)}>
+      {PARTS.map(
+        ([name, tone]) =>
+          counts[name] > 0 && <span key={name} class={tone} style={{ flexGrow: Math.max(counts[name] / sum, 0.01) }} />,
+      )}
     </div>
   );
 }
@@ -118,7 +148,7 @@ effect(() => {
 });
 
 /** The parameters of the list of jobs in the URL. */
-export const JOB_FILTERS = ["queue", "state", "tag", "text"] as const;
+export const JOB_FILTERS = ["queue", "state", "tag", "text", "flow"] as const;
 
 /** Links to the jobs with a tag; in the list of jobs they keep its other filters. */
 export function Tags({ tags }: { tags: string[] | null }) {
@@ -135,6 +165,33 @@ export function Tags({ tags }: { tags: string[] | null }) {
         </li>
       ))}
     </ul>
+  );
+}
+
+interface SearchProps {
+  label: string;
+  value: string;
+  placeholder: string;
+  change: (value: string) => void;
+}
+
+/** A search field that applies its value when no key was pressed for 250 ms. */
+export function Search({ label, value, placeholder, change }: SearchProps) {
+  const field = useRef<HTMLInputElement>(null);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const type = () => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => change(field.current?.value ?? ""), 250);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => {
+    if (field.current && field.current !== document.activeElement) field.current.value = value; // a link changed it
+  }, [value]);
+  return (
+    <label class={label.toLowerCase()}>
+      {label}
+      <input type="search" ref={field} defaultValue={value} onInput={type} placeholder={placeholder} />
+    </label>
   );
 }
 

@@ -4,7 +4,7 @@
 import { signal } from "@preact/signals";
 import { get } from "./api";
 import type { QueueBody as Queue, QueueHistory } from "./types";
-import { serverNow } from "./words";
+import { serverNow, waiting } from "./words";
 
 export interface Samples {
   at: number[];
@@ -32,7 +32,7 @@ function push(table: Reach, name: string, at: number, queue: Queue): void {
   kept[table].set(name, found);
   if (found.at[found.at.length - 1] === at) return;
   found.at.push(at);
-  found.waiting.push(queue.queued - queue.future);
+  found.waiting.push(waiting(queue));
   found.running.push(queue.running);
   found.rate.push(queue.rate ?? 0);
   found.failed.push(queue.failed);

@@ -180,6 +180,22 @@ export interface DrainIn {
   end?: boolean;
 }
 
+export interface EndIn {
+  crew?: string | null;
+  queue?: string | null;
+  label?: string | null;
+  priority?: number | null;
+  delay_ms?: number;
+  run_at_ms?: number | null;
+  max_attempts?: number | null;
+  timeout_ms?: number | null;
+  limit_key?: string | null;
+  tags?: string[];
+  share?: string | null;
+  sequence?: string | null;
+  expires_ms?: number | null;
+}
+
 export interface Fault {
   pointer: string;
   detail: string;
@@ -198,6 +214,117 @@ export interface Finding {
 export interface Findings {
   status: Verdict;
   reasons: string[];
+}
+
+export interface FlowBody {
+  id: string;
+  name: string;
+  state: "cancelled" | "done" | "failed" | "running";
+  counts: FlowCounts;
+  created_ms: number;
+  ended_ms: number | null;
+  ends: number;
+}
+
+export interface FlowCounts {
+  queued: number;
+  following: number;
+  running: number;
+  done: number;
+  failed: number;
+  cancelled: number;
+}
+
+export interface FlowDetail {
+  id: string;
+  name: string;
+  state: "cancelled" | "done" | "failed" | "running";
+  counts: FlowCounts;
+  created_ms: number;
+  ended_ms: number | null;
+  ends: number;
+  cancel_ms: number | null;
+  on_end: string | null;
+  stages: FlowStage[];
+}
+
+export interface FlowIdentity {
+  id: string;
+}
+
+export interface FlowIn {
+  name: string;
+  order?: "flow" | "arrival";
+  on_end?: EndIn | null;
+  jobs: FlowJobIn[];
+}
+
+export interface FlowJobIn {
+  crew?: string | null;
+  queue?: string | null;
+  payload?: unknown;
+  ref?: string | null;
+  after?: (number | string)[];
+  label?: string | null;
+  key?: string | null;
+  priority?: number | null;
+  delay_ms?: number;
+  run_at_ms?: number | null;
+  max_attempts?: number | null;
+  timeout_ms?: number | null;
+  limit_key?: string | null;
+  tags?: string[];
+  if_failed?: "fail" | "run";
+  share?: string | null;
+  sequence?: string | null;
+  unique_for_ms?: number | null;
+  replace?: boolean;
+  expires_ms?: number | null;
+}
+
+export interface FlowMade {
+  id: string;
+  name: string;
+  jobs: Made[];
+}
+
+export interface FlowPage {
+  flows: FlowRecord[];
+  next: string | null;
+}
+
+export interface FlowRecord {
+  id: string;
+  name: string;
+  state: "cancelled" | "done" | "failed" | "running";
+  counts: FlowCounts;
+  created_ms: number;
+  ended_ms: number | null;
+  ends: number;
+  cancel_ms: number | null;
+  on_end: string | null;
+}
+
+export interface FlowRemoval {
+  topic: string;
+  timestamp_ms: number;
+  type: "flow_update";
+  removed: boolean;
+  flow: FlowIdentity;
+}
+
+export interface FlowStage {
+  queue: string;
+  counts: FlowCounts;
+  begun_ms: number | null;
+  ended_ms: number | null;
+}
+
+export interface FlowUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "flow_update";
+  flow: FlowBody;
 }
 
 export interface Health {
@@ -256,6 +383,8 @@ export interface JobBody {
   error: string | null;
   result: unknown;
   tags: string[];
+  flow: string | null;
+  waits_for: number;
   cut: string[];
 }
 
@@ -289,8 +418,18 @@ export interface JobDetail {
   cancel_ms: number | null;
   tags: string[] | null;
   seq: number;
+  flow: string | null;
+  parent: string | null;
+  waits_for: number;
+  share: string | null;
+  sequence: string | null;
+  expires_at_ms: number | null;
   attempt_history: Attempt[];
   crash_reports: CrashRecord[];
+  related: Related;
+  predecessors: JobLink[];
+  followers: JobLink[];
+  children: JobLink[];
 }
 
 export interface JobIdentity {
@@ -310,6 +449,22 @@ export interface JobIn {
   timeout_ms?: number | null;
   limit_key?: string | null;
   tags?: string[];
+  after?: string[];
+  if_failed?: "fail" | "run";
+  flow?: string | null;
+  share?: string | null;
+  sequence?: string | null;
+  unique_for_ms?: number | null;
+  replace?: boolean;
+  expires_ms?: number | null;
+}
+
+export interface JobLink {
+  id: string;
+  queue: string;
+  label: string | null;
+  state: State;
+  reason: string | null;
 }
 
 export interface JobPage {
@@ -347,6 +502,12 @@ export interface JobRecord {
   cancel_ms: number | null;
   tags: string[] | null;
   seq: number;
+  flow: string | null;
+  parent: string | null;
+  waits_for: number;
+  share: string | null;
+  sequence: string | null;
+  expires_at_ms: number | null;
 }
 
 export interface JobRemoval {
@@ -380,6 +541,7 @@ export interface Made {
   id: string;
   queue: string;
   created: boolean;
+  replaced: boolean;
 }
 
 export interface MadeMany {
@@ -560,6 +722,7 @@ export interface Queue {
   queue: string;
   queued: number;
   future: number;
+  following: number;
   limited: number;
   running: number;
   done: number;
@@ -577,6 +740,7 @@ export interface QueueBody {
   name: string | null;
   queued: number;
   future: number;
+  following: number;
   limited: number;
   running: number;
   done: number;
@@ -642,6 +806,12 @@ export interface RecurringPlan {
   job: string;
   next_run_ms: number;
   last_job: string | null;
+}
+
+export interface Related {
+  predecessors: number;
+  followers: number;
+  children: number;
 }
 
 export interface ReleaseIn {
@@ -853,4 +1023,4 @@ export interface WorkerUpdate {
   worker: WorkerBody;
 }
 
-export type LiveEvent = NodeUpdate | NodeRemoval | WorkerUpdate | WorkerRemoval | QueueUpdate | QueueRemoval | JobUpdate | JobRemoval | HealthUpdate | Resync;
+export type LiveEvent = NodeUpdate | NodeRemoval | WorkerUpdate | WorkerRemoval | QueueUpdate | QueueRemoval | JobUpdate | JobRemoval | FlowUpdate | FlowRemoval | HealthUpdate | Resync;

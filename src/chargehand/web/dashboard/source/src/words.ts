@@ -92,6 +92,14 @@ export function jobName(job: { label: string | null; item: string | null; id: st
   return plain(job.label || job.item || job.id);
 }
 
+/** Returns how many jobs of a queue are due: neither scheduled for later nor waiting for other jobs. */
+export const waiting = (queue: { queued: number; future: number; following: number }): number =>
+  queue.queued - queue.future - queue.following;
+
+/** Returns what a queued job waits for, if it is other jobs. */
+export const waitsFor = (job: { state: string; waits_for: number }): string =>
+  job.state === "queued" && job.waits_for ? `waits for ${many(job.waits_for, "job")}` : "";
+
 /** Returns the last line of a traceback, or the description of a crash without its stacks. */
 export function brief(text: string): string {
   const lines = text.split(STACKS_FOLLOW)[0]!.trimEnd().split("\n");
