@@ -14,12 +14,18 @@ if TYPE_CHECKING:
         ConfigurationError,
         Conflict,
         CrashNotFound,
+        FlowCancelled,
+        FlowEnded,
+        FlowFailed,
+        FlowNotFound,
+        FolderFull,
         GiveUp,
         JobCancelled,
         JobFailed,
         JobNotFound,
         NobodyServes,
         PayloadError,
+        ResultTimeout,
         Retry,
         StoreBusy,
         StoreError,
@@ -28,13 +34,15 @@ if TYPE_CHECKING:
         UnrecoverableError,
         WorkerBroken,
     )
-    from chargehand.handler import Handler, Item, Job
+    from chargehand.flow import Flow
+    from chargehand.handler import Handler, Item, Job, Results
     from chargehand.host.host import Host
     from chargehand.live.components import Component
     from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
     from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.model.fleet.stacks import StackCode, WorkerStacks
+    from chargehand.model.flows import FlowCounts, FlowEnd, FlowFilter, FlowRecord
     from chargehand.model.health import Findings, Verdict
     from chargehand.model.job import Attempt, JobPolicy, JobRecord, NewJob, State
     from chargehand.model.records import (
@@ -57,13 +65,15 @@ if TYPE_CHECKING:
 _HOME = {
     **dict.fromkeys(("Chargehand", "CrewOptions"), "chargehand.app"),
     **dict.fromkeys(("Crew", "JobOptions", "Ref"), "chargehand.crew"),
-    **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
+    "Flow": "chargehand.flow",
+    **dict.fromkeys(("Handler", "Item", "Job", "Results"), "chargehand.handler"),
     "Component": "chargehand.live.components",
     "Host": "chargehand.host.host",
     **dict.fromkeys(("ApiKey", "Operation", "OperationFilter", "Scope"), "chargehand.model.access"),
     **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),
     **dict.fromkeys(("StackCode", "WorkerStacks"), "chargehand.model.fleet.stacks"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
+    **dict.fromkeys(("FlowCounts", "FlowEnd", "FlowFilter", "FlowRecord"), "chargehand.model.flows"),
     **dict.fromkeys(("Findings", "Verdict"), "chargehand.model.health"),
     **dict.fromkeys(("Attempt", "JobPolicy", "JobRecord", "NewJob", "State"), "chargehand.model.job"),
     "DiscoveryPolicy": "chargehand.model.search",
@@ -111,6 +121,16 @@ __all__ = [
     "CrewRow",
     "DiscoveryPolicy",
     "Findings",
+    "Flow",
+    "FlowCancelled",
+    "FlowCounts",
+    "FlowEnd",
+    "FlowEnded",
+    "FlowFailed",
+    "FlowFilter",
+    "FlowNotFound",
+    "FlowRecord",
+    "FolderFull",
     "GiveUp",
     "Handler",
     "Host",
@@ -135,6 +155,8 @@ __all__ = [
     "RecurringPlan",
     "Ref",
     "RestartPolicy",
+    "ResultTimeout",
+    "Results",
     "Retention",
     "Retry",
     "Scope",

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from msgspec.structs import replace
 
 from chargehand import handler, log
-from chargehand.crew import Crew, JobOptions
+from chargehand.crew import Crew, JobOptions, Within
 from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.flow import Flow, new_flow, shown
 from chargehand.host.brief import Brief, brief_of
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
@@ -24,6 +25,7 @@ from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.flows import FlowEnd, FlowFilter, FlowRecord
 from chargehand.model.health import FRESH_MS, Findings
 from chargehand.model.job import NAME_LIMIT, Attempt, JobPolicy, JobRecord, restored
 from chargehand.model.records import (
@@ -45,6 +47,7 @@ from chargehand.settings.layers import read as read_settings
 from chargehand.settings.plan import (
     UNSET,
     CrewPlan,
+    ExceptionTypes,
     NodePlan,
     Page,
     WhenCutOff,
@@ -52,6 +55,7 @@ from chargehand.settings.plan import (
     check_node,
     check_type,
     duration,
+    exception_names,
     size,
 )
 from chargehand.settings.schedule import RecurringJob, Schedule
@@ -97,6 +101,9 @@ class CrewOptions(TypedDict, total=False):
     gpu_memory: int | str | None
     gpus: int
     when_cut_off: WhenCutOff
+    retry_on: ExceptionTypes
+    give_up_on: ExceptionTypes
+    backoff: float | Sequence[float]
 
 
 class Chargehand:
@@ -171,6 +178,11 @@ class Chargehand:
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
             rest["timeout_ms"] = None if timeout is None else duration(f"crew {name!r}", "timeout", timeout)
+        for option in ("retry_on", "give_up_on"):
+            if option in rest:
+                rest[option] = exception_names(f"crew {name!r}: {option}", rest[option])
+        if isinstance(rest.get("backoff"), list):
+            rest["backoff"] = tuple(rest["backoff"])
         for option in ("recycle_memory", "memory", "gpu_memory"):
             rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
         for word, kind in (("takes", takes), ("gives", gives)):
@@ -200,6 +212,10 @@ class Chargehand:
         """
         if name in self._recurring:
             raise ConfigurationError(f"there are two recurring jobs called {name!r}")
+        if options.get("after") or options.get("flow") is not None:
+            raise ConfigurationError(
+                f"recurring job {name!r}: it cannot have after or flow, which name one job or flow"
+            )
         found: Any = crew
         if not isinstance(found, Crew):
             raise ConfigurationError(f"recurring job {name!r}: crew is {found!r}; expected what hand.crew(…) returned")
@@ -288,6 +304,33 @@ class Chargehand:
         at most 500 jobs or 8 MiB.
         """
         return self.internal.clear(which, most)
+
+    # flows
+
+    def flow(
+        self,
+        name: str,
+        *,
+        on_end: Crew[FlowEnd, Any] | None = None,
+        order: Literal["flow", "arrival"] = "flow",
+        within: Within = None,
+    ) -> Flow:
+        """Returns a new flow, which is made with its first jobs at the end of a block: `with hand.flow(name) as flow:`.
+
+        Whenever the flow has ended, a job for the crew `on_end` is enqueued, however the flow ended; its payload is a
+        FlowEnd. Jobs that follow others, or that jobs of the flow enqueue, take the flow's place in their queues, so
+        that flows are finished before others are begun; with `order="arrival"` they take their own. `within` is a
+        transaction, as for `enqueue`.
+        """
+        return new_flow(self.internal, name, on_end, order, within)
+
+    def find_flow(self, flow_id: str) -> Flow:
+        """Returns the flow with this id. Raises FlowNotFound if it never existed or was pruned."""
+        return Flow(self.internal, flow_id, shown(self.internal.flow(flow_id)).name)
+
+    def flows(self, which: FlowFilter | None = None) -> list[FlowRecord]:
+        """Returns a page of flows, newest first."""
+        return [shown(record) for record in self.internal.flows(which or FlowFilter())]
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Returns which worker holds which job, oldest claim first."""
@@ -493,7 +536,7 @@ class Chargehand:
         log.info(
             "settings",
             event=log.Event.SETTINGS,
-            files=self.settings.files or "none",
+            files=self.settings.read_from or "none",
             embed_workers=embed_workers,
             workers=[f"{name}: {count}" for name, count in counts.items()] or "none",
         )
@@ -525,6 +568,8 @@ class Chargehand:
             log=found.log,
             synchronous=found.synchronous,
             nvidia_smi=found.nvidia_smi,
+            files=self.location.job_files(found.files),
+            files_limit=found.files_limit,
         )
         return check_node(plan)
 

@@ -5,7 +5,7 @@ It escapes what it sends. What it returns is as the server sends it: names that 
 
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -16,6 +16,7 @@ from chargehand.live.bodies import NodeBody
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.flows import FlowState
 from chargehand.model.job import JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.system.extras import required
@@ -32,9 +33,11 @@ LONGEST_SILENCE = 40.0
 T = TypeVar("T")
 _PROBLEMS: dict[str, type[ChargehandError]] = {
     "job-not-found": errors.JobNotFound,
+    "flow-not-found": errors.FlowNotFound,
     "crash-not-found": errors.CrashNotFound,
     "unknown-crew": errors.UnknownCrew,
     "no-such-topic": errors.TopicError,
+    "flow-ended": errors.FlowEnded,
     "conflict": errors.Conflict,
     "payload": errors.PayloadError,
     "invalid-request": errors.ConfigurationError,
@@ -68,6 +71,14 @@ class NewJobOptions(TypedDict, total=False):
     timeout_ms: int | None
     limit_key: str
     tags: list[str]
+    after: list[str]
+    if_failed: str
+    flow: str | None
+    share: str | None
+    sequence: str | None
+    unique_for_ms: int | None
+    replace: bool
+    expires_ms: int | None
 
 
 class Client:
@@ -302,12 +313,14 @@ class Client:
         reason: str | None = None,
         tag: str | None = None,
         text: str | None = None,
+        flow: str | None = None,
         older_ms: int | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.JobPage:
         """Returns a page of jobs, newest first; `older_ms`: only those that finished at least so long ago."""
         asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
+        asked["flow"] = flow
         return self._get("/api/v1/jobs", answers.JobPage, **asked, older_ms=older_ms, limit=limit, after=after)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:
@@ -321,7 +334,10 @@ class Client:
                 return
 
     def job(self, job_id: str) -> answers.JobDetail:
-        """Returns one job with its attempts and crash reports. Raises JobNotFound."""
+        """Returns one job with its attempts, its crash reports and the jobs that it is related to.
+
+        Raises JobNotFound.
+        """
         return self._get(f"/api/v1/jobs/{quote(job_id, safe='')}", answers.JobDetail)
 
     def retry(self, job_id: str) -> Answer:
@@ -352,6 +368,65 @@ class Client:
         params = {**asked, "older_ms": older_ms, "all": "true" if every else None}
         chosen = {name: _text(value) for name, value in params.items() if value is not None}
         return _read(self._send("DELETE", "/api/v1/jobs", params=chosen), answers.Changed)
+
+    # flows
+
+    def create_flow(
+        self,
+        name: str,
+        jobs: Sequence[dict[str, Any]],
+        *,
+        on_end: dict[str, Any] | None = None,
+        order: Literal["flow", "arrival"] = "flow",
+        once: str | None = None,
+    ) -> answers.FlowMade:
+        """Creates a flow with its first jobs, each with the fields of `enqueue`, in one transaction: all or none.
+
+        `after` of a job contains positions of earlier jobs in the list, their `ref`s, or ids of jobs that exist.
+        `on_end` is the job that is enqueued when the flow has ended. `once` is an Idempotency-Key.
+        """
+        body = {"name": name, "jobs": jobs, "order": order, **({} if on_end is None else {"on_end": on_end})}
+        return self._post("/api/v1/flows", answers.FlowMade, body, _once(once))
+
+    def flows(
+        self,
+        *,
+        state: FlowState | None = None,
+        text: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> answers.FlowPage:
+        """Returns a page of flows, newest first; `text` is part of the id or the name."""
+        return self._get("/api/v1/flows", answers.FlowPage, state=state, text=text, limit=limit, after=after)
+
+    def flow(self, flow_id: str) -> answers.FlowDetail:
+        """Returns one flow with its jobs by queue. Raises FlowNotFound."""
+        return self._get(_flow(flow_id), answers.FlowDetail)
+
+    def flow_jobs(
+        self,
+        flow_id: str,
+        *,
+        queue: str | None = None,
+        state: State | str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> answers.JobPage:
+        """Returns a page of the jobs of a flow, newest first. Raises FlowNotFound."""
+        asked = {"queue": queue, "state": state and str(state)}
+        return self._get(f"{_flow(flow_id)}/jobs", answers.JobPage, **asked, limit=limit, after=after)
+
+    def cancel_flow(self, flow_id: str) -> Answer:
+        """Cancels all jobs of a flow. Raises FlowNotFound, and Conflict if it has ended."""
+        return self._post(f"{_flow(flow_id)}/cancel", Answer)
+
+    def retry_flow(self, flow_id: str) -> Answer:
+        """Queues the failed and cancelled jobs of a flow again. Raises FlowNotFound, and Conflict if there are none."""
+        return self._post(f"{_flow(flow_id)}/retry", Answer)
+
+    def delete_flow(self, flow_id: str) -> Answer:
+        """Deletes a flow that has ended, with its jobs. Raises FlowNotFound, and Conflict if it has not ended."""
+        return _read(self._send("DELETE", _flow(flow_id)), Answer)
 
     # queues, claims, crashes, operations
 
@@ -433,6 +508,10 @@ class Client:
 def _text(value: Any) -> Any:
     """Returns a parameter of a query in a form that a URL can hold."""
     return codec.clean(value) if isinstance(value, str) else value
+
+
+def _flow(flow_id: str) -> str:
+    return f"/api/v1/flows/{quote(flow_id, safe='')}"
 
 
 def _once(key: str | None) -> dict[str, str]:

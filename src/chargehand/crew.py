@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from chargehand import clock, codec
-from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
+from chargehand import codec
+from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, ResultTimeout, summary
+from chargehand.flow import Flow
 from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
+from chargehand.host.waiting import as_seconds, until_ended
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
-from chargehand.settings.plan import CrewPlan, milliseconds, new_job, with_payload
+from chargehand.settings.plan import CrewPlan, new_job, several, with_payload
 from chargehand.store import Transaction
+from chargehand.stores.location import Location
 from chargehand.system import extras
 
 if TYPE_CHECKING:
@@ -46,21 +49,44 @@ class JobOptions(TypedDict, total=False):
     timeout: float | None
     limit_key: str
     tags: list[str]
+    after: "Ref[Any] | str | Sequence[Ref[Any] | str]"
+    if_failed: Literal["fail", "run"]
+    flow: "Flow | str | None"
+    share: str
+    sequence: str
+    unique_for: float
+    replace: bool
+    expires: float
 
 
 class Ref(Generic[Result]):
     """A job by its id: its state, its result, and its events."""
 
-    __slots__ = ("_gives", "_operations", "created", "id")
+    __slots__ = ("_gives", "_operations", "created", "id", "replaced")
 
-    def __init__(self, operations: Operations, job_id: str, gives: Any = None, *, created: bool = True) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        job_id: str,
+        gives: Any = None,
+        *,
+        created: bool = True,
+        replaced: bool = False,
+    ) -> None:
         self._operations, self._gives = operations, gives
         self.id = job_id
         self.created = created
         """False if the job existed already, by its id or its unique key."""
+        self.replaced = replaced
+        """True if the payload replaced that of the job that existed."""
 
     def __repr__(self) -> str:
         return f"Ref({self.id!r})"
+
+    @property
+    def location(self) -> Location:
+        """Where the store of the job is."""
+        return self._operations.location
 
     def job(self) -> JobRecord:
         """Returns the job in its present state. Raises JobNotFound if it never existed or was pruned."""
@@ -79,14 +105,13 @@ class Ref(Generic[Result]):
         return self._operations.retry(self.id)[0].text
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Waits for the result. Raises JobFailed, JobCancelled, or TimeoutError after `timeout` seconds."""
+        """Waits for the result. Raises JobFailed, JobCancelled, or ResultTimeout after `timeout` seconds."""
         return outcome(wait_for_end(self._operations, self.id, timeout), self._gives)
 
     async def result(self, timeout: float | None = None) -> Result:
         """Waits for the result without blocking the event loop. Raises the errors of `wait`."""
-        limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(as_seconds(timeout)):
                 return await self._result()
         except TimeoutError:
             raise await asyncio.to_thread(lambda: late(self._operations, self.job(), timeout)) from None
@@ -121,26 +146,26 @@ class Ref(Generic[Result]):
 
 
 def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobRecord:
-    """Waits until the job has ended, and returns it. Raises TimeoutError after `timeout` seconds."""
-    limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
-    until = None if limit is None else clock.monotonic() + limit
-    pauses = looks()
-    while True:
-        service.await_end(job_id, until)
+    """Waits until the job has ended, and returns it. Raises ResultTimeout after `timeout` seconds."""
+
+    def ended() -> JobRecord | None:
         job = service.job(job_id)
-        if job.state in FINISHED:
-            return job
-        if until is not None and clock.monotonic() >= until:
-            raise late(service, job, timeout)
-        pause = next(pauses)
-        clock.sleep(pause if until is None else max(0.0, min(pause, until - clock.monotonic())))
+        return job if job.state in FINISHED else None
+
+    return until_ended(
+        lambda until: service.await_end(job_id, until),
+        ended,
+        as_seconds(timeout),
+        lambda: late(service, service.job(job_id), timeout),
+    )
 
 
-def late(service: "Service", job: JobRecord, timeout: float | None) -> TimeoutError:
+def late(service: "Service", job: JobRecord, timeout: float | None) -> ResultTimeout:
     """Returns the error for a job that has not ended in time; it says why if no worker will take the job."""
     why = service.why_waiting(job.queue) if job.state is State.QUEUED else None
     state = job.state.value + ("" if why is None else f", and no worker will take it: {summary(why)}")
-    return TimeoutError(f"job {job.id} did not end within {timeout or 0:g} s; it is {state}")
+    text = f"job {job.id} did not end within {timeout or 0:g} s; it is {state}"
+    return ResultTimeout(text, job.id, job.state.value, why)
 
 
 def outcome(job: JobRecord, gives: Any) -> Any:
@@ -149,7 +174,7 @@ def outcome(job: JobRecord, gives: Any) -> Any:
         case State.DONE:
             return codec.from_json(bytes(job.result or b"null"), gives, f"the result of job {job.id}")
         case State.CANCELLED:
-            raise JobCancelled(f"job {job.id} was cancelled")
+            raise JobCancelled(f"job {job.id} was cancelled", job.id)
         case _:
             raise JobFailed(job.id, job.reason or "failed", job.error)
 
@@ -166,8 +191,20 @@ class Crew(Generic[Payload, Result]):
 
     def new_job(self, payload: Payload, *, id: str | None = None, **options: Unpack[JobOptions]) -> NewJob:
         """Returns a checked job for this crew without enqueueing it. Raises PayloadError."""
+        self._check_own(options)
         text = codec.encode_typed(payload, self.takes, f"the payload for crew {self.name!r}")
         return new_job(self.plan, text, id=id, **options)
+
+    def _check_own(self, options: JobOptions) -> None:
+        """Raises PayloadError if a predecessor or the flow belongs to another store."""
+        named: list[Any] = [*several(options.get("after")), options.get("flow")]
+        for each in named:
+            if isinstance(each, Ref | Flow) and each.location != self._operations.location:
+                what = "waits only for jobs" if isinstance(each, Ref) else "belongs only to flows"
+                raise PayloadError(
+                    f"{each!r} is of another store, {each.location}: a job of {self._operations.location} {what} of "
+                    "its own store"
+                )
 
     def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits.
@@ -175,13 +212,16 @@ class Crew(Generic[Payload, Result]):
         `within` is what `hand.transaction()` or `job.settle()` gives. With a PostgreSQL store it may also be a
         Connection of psycopg 3, or a Connection or Session of SQLAlchemy that uses it, to the same database.
         """
-        (ref,) = self._enqueue([self.new_job(payload, **options)], within)
+        (ref,) = self._enqueue([self.new_job(payload, **options)], within, options.get("flow"))
         return ref
 
     async def enqueue_async(self, payload: Payload, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job without blocking the event loop."""
-        job = self.new_job(payload, **options)
-        (ref,) = await asyncio.to_thread(self._enqueue, [job], None)
+        job, flow = self.new_job(payload, **options), options.get("flow")
+        if isinstance(flow, Flow) and flow.collects:
+            (ref,) = self._enqueue([job], None, flow)
+        else:
+            (ref,) = await asyncio.to_thread(self._enqueue, [job], None, flow)
         return ref
 
     def enqueue_many(
@@ -190,17 +230,25 @@ class Crew(Generic[Payload, Result]):
         """Enqueues jobs in one transaction: all of them or none."""
         if "key" in options:
             raise PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
+        return self._enqueue(self.new_jobs(payloads, **options), within, options.get("flow"))
+
+    def new_jobs(self, payloads: Iterable[Payload], **options: Unpack[JobOptions]) -> list[NewJob]:
+        """Returns checked jobs for this crew, with the same options, without enqueueing them. Raises PayloadError."""
+        self._check_own(options)
         many = list(payloads)
         model = new_job(self.plan, "null", **options)
         what = f"the payload for crew {self.name!r}"
         texts = (codec.encode_typed(payload, self.takes, what) for payload in many)
-        jobs = [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
-        return self._enqueue(jobs, within)
+        return [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
 
-    def _enqueue(self, jobs: Sequence[NewJob], within: Within) -> list[Ref[Result]]:
+    def _enqueue(self, jobs: Sequence[NewJob], within: Within, flow: "Flow | str | None") -> list[Ref[Result]]:
         operations = self._operations
+        if isinstance(flow, Flow) and flow.collects:
+            refs = [Ref[Result](operations, job.id, self.gives) for job in jobs]
+            flow.collect(jobs, refs, within)
+            return refs
         done = operations.enqueue(jobs) if within is None else operations.enqueue_within(within, jobs)
-        return [Ref(self._operations, each.id, self.gives, created=each.created) for each in done]
+        return [Ref(operations, one.id, self.gives, created=one.created, replaced=one.replaced) for one in done]
 
     def ref(self, job_id: str) -> Ref[Result]:
         """Returns a reference to a job of this crew by its id."""

@@ -3,6 +3,10 @@
 This module must not import anything: workers, the node and the API all load it.
 """
 
+TYPE_CHECKING = False  # as of `typing`, which is not imported
+if TYPE_CHECKING:
+    from chargehand.model.flows import FlowRecord
+
 EXIT_ERROR = 1
 EXIT_CONFIGURATION = 2
 EXIT_UNRECOVERABLE = 3
@@ -90,6 +94,10 @@ class JobNotFound(ChargehandError, LookupError):
     """No job has this id: it never existed, or it was pruned."""
 
 
+class FlowNotFound(ChargehandError, LookupError):
+    """No flow has this id: it never existed, or it was pruned."""
+
+
 class CrashNotFound(ChargehandError, LookupError):
     """No crash report has this id: it never existed, or it was pruned."""
 
@@ -100,6 +108,30 @@ class NobodyServes(ChargehandError):
 
 class Conflict(ChargehandError):
     """The operation is not possible in the job's current state."""
+
+
+class FlowEnded(Conflict):
+    """The flow has ended: only its own retry adds to it."""
+
+
+class FlowFailed(ChargehandError):
+    """A job of the flow that the caller waited for has failed."""
+
+    def __init__(self, text: str, record: "FlowRecord", jobs: "dict[str, str]") -> None:
+        super().__init__(text)
+        self.record = record
+        """The flow when it had ended."""
+        self.jobs = jobs
+        """The ids of jobs that failed or were cancelled, each with its reason; of many, the oldest. Jobs that failed
+        only because a predecessor did come last."""
+
+
+class FlowCancelled(FlowFailed):
+    """The flow that the caller waited for was cancelled, or one of its jobs was and none has failed."""
+
+
+class FolderFull(ChargehandError):
+    """The files of a job or a flow have reached the size that CHARGEHAND_FILES_LIMIT allows."""
 
 
 class ClaimLost(ChargehandError):
@@ -128,6 +160,20 @@ def summary(error: str | None, limit: int = 300) -> str:
 
 class JobCancelled(ChargehandError):
     """The job that the caller waited for was cancelled."""
+
+    def __init__(self, text: str, job_id: str | None = None) -> None:
+        super().__init__(text)
+        self.job_id = job_id
+
+
+class ResultTimeout(ChargehandError, TimeoutError):
+    """The job that the caller waited for has not ended in time."""
+
+    def __init__(self, text: str, job_id: str, state: str, why: str | None = None) -> None:
+        super().__init__(text)
+        self.job_id, self.state = job_id, state
+        self.why = why
+        """Why no worker will take the job, if it waits and none will: its crew is paused, was given up, …"""
 
 
 class Retry(ChargehandError):

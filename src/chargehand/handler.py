@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin, overload
+
+from chargehand import codec, errors
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from pathlib import Path
+    from typing import Self, Unpack
 
     from chargehand.crew import Crew, JobOptions
     from chargehand.store import Transaction
@@ -15,6 +18,63 @@ inside_worker = False
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
+Taken = TypeVar("Taken")
+Given = TypeVar("Given")
+
+
+class ResultPages(Protocol):
+    """Reads the ends of predecessors in pages. Each is a dict with `id`, `nr`, `seq`, `state`, `reason`, `result` as
+    plain data, and `error`; an empty page is the last."""
+
+    def page(self, after: tuple[int, int] | None) -> "list[dict[str, Any]]":
+        """Returns the page that follows the predecessor with this `nr` and `seq`."""
+        ...
+
+    async def page_async(self, after: tuple[int, int] | None) -> "list[dict[str, Any]]":
+        """Returns the same without blocking the event loop."""
+        ...
+
+
+class Results(Generic[Result]):
+    """Iterates over the results of predecessors, with `for` or `async for`; it reads them in pages."""
+
+    def __init__(self, pages: ResultPages, gives: Any) -> None:
+        self._pages, self._gives = pages, gives
+        self._page: list[dict[str, Any]] = []
+        self._after: tuple[int, int] | None = None
+
+    def __iter__(self) -> "Self":
+        return self
+
+    def __next__(self) -> Result:
+        if not self._page:
+            self._turn(self._pages.page(self._after))
+            if not self._page:
+                raise StopIteration
+        return self._next()
+
+    def __aiter__(self) -> "Self":
+        return self
+
+    async def __anext__(self) -> Result:
+        if not self._page:
+            self._turn(await self._pages.page_async(self._after))
+            if not self._page:
+                raise StopAsyncIteration
+        return self._next()
+
+    def _turn(self, page: list[dict[str, Any]]) -> None:
+        self._page = page[::-1]
+        if page:
+            self._after = page[-1]["nr"], page[-1]["seq"]
+
+    def _next(self) -> Any:
+        end = self._page.pop()
+        if end["state"] == "done":
+            return codec.as_type(end["result"], self._gives, f"the result of job {end['id']}")
+        if end["state"] == "cancelled":
+            return errors.JobCancelled(f"job {end['id']} was cancelled", end["id"])
+        return errors.JobFailed(end["id"], end["reason"] or "failed", end["error"])
 
 
 class JobContext(Protocol):
@@ -23,13 +83,18 @@ class JobContext(Protocol):
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None: ...
     def is_cancelled(self) -> bool: ...
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, options: dict[str, Any]) -> str: ...
+    def spawn(self, crew: "Crew[Any, Any] | str", payloads: Iterable[Any], options: dict[str, Any]) -> list[str]: ...
+    def results(self, crew: "Crew[Any, Any] | str") -> ResultPages: ...
+    def keep(self, state: Any) -> None: ...
+    def folder(self) -> "Path": ...
+    def scratch(self) -> "Path": ...
     def settle(self, result: Any) -> "AbstractContextManager[Transaction]": ...
 
 
 class Job(Generic[Payload]):
     """A job as its handler receives it: the payload, and methods to report progress and enqueue further jobs."""
 
-    __slots__ = ("_context", "attempt", "crashes", "id", "item", "label", "payload", "queue")
+    __slots__ = ("_context", "attempt", "crashes", "flow", "id", "item", "kept", "label", "payload", "queue")
 
     def __init__(
         self,
@@ -42,8 +107,14 @@ class Job(Generic[Payload]):
         crashes: int,
         context: JobContext,
         item: str | None = None,
+        flow: str | None = None,
+        kept: Any = None,
     ) -> None:
         self.id, self.queue, self.payload, self.label = id, queue, payload, label
+        self.flow = flow
+        """The id of the flow that the job belongs to; None if to none."""
+        self.kept = kept
+        """What an earlier attempt passed to `keep` last, as plain data; None if none did."""
         self.item = item
         """The item's key in the application's own tables, if `discover` returned it."""
         self.attempt = attempt
@@ -67,14 +138,62 @@ class Job(Generic[Payload]):
         """Whether the job was cancelled, for handlers that check instead of being interrupted by `progress`."""
         return self._context.is_cancelled()
 
+    @overload
+    def enqueue(self, crew: "Crew[Taken, Any]", payload: Taken, **options: "Unpack[JobOptions]") -> str: ...
+    @overload
+    def enqueue(self, crew: str, payload: Any, **options: "Unpack[JobOptions]") -> str: ...
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: "Unpack[JobOptions]") -> str:
         """Enqueues another job in the transaction that makes this one done; nothing is enqueued if this one is not
-        done.
+        done. The job belongs to the same flow, unless `flow` says otherwise.
 
         Returns an id by which the job can be found from then on. If its `key` is held then, that is the job that holds
         it, whose own id is another.
         """
         return self._context.enqueue(crew, payload, dict(options))
+
+    @overload
+    def spawn(
+        self, crew: "Crew[Taken, Any]", payloads: Iterable[Taken], **options: "Unpack[JobOptions]"
+    ) -> list[str]: ...
+    @overload
+    def spawn(self, crew: str, payloads: Iterable[Any], **options: "Unpack[JobOptions]") -> list[str]: ...
+    def spawn(
+        self, crew: "Crew[Any, Any] | str", payloads: Iterable[Any], **options: "Unpack[JobOptions]"
+    ) -> list[str]:
+        """Enqueues children of this job, as `enqueue` does: those that follow this job also wait for its children, and
+        `results` gives them the results of the children. Returns their ids."""
+        return self._context.spawn(crew, payloads, dict(options))
+
+    @overload
+    def results(self, crew: "Crew[Any, Given]") -> "Results[Given]": ...
+    @overload
+    def results(self, crew: str) -> "Results[Any]": ...
+    def results(self, crew: "Crew[Any, Any] | str") -> "Results[Any]":
+        """Iterates over the results of the jobs of this crew that this job followed, in the order of `after`; children
+        come after the job that spawned them. They are read in pages; in a coroutine use `async for`.
+
+        If this job was enqueued with `if_failed="run"`, a job that failed or was cancelled yields JobFailed or
+        JobCancelled in place of a result.
+        """
+        return Results(self._context.results(crew), getattr(crew, "gives", None))
+
+    def keep(self, state: Any) -> None:
+        """Keeps a checkpoint, as JSON of at most 64 KiB: if this attempt ends without the job being done, however it
+        ends, the next one finds it in `kept`. Cheap enough to call in a loop. Raises PayloadError if it is too large.
+        """
+        self._context.keep(state)
+
+    @property
+    def folder(self) -> "Path":
+        """The folder for files of the job's flow, or of the job if it has none; made on first use. It is removed when
+        the flow or the job is deleted or pruned. Raises FolderFull if its files have reached the limit."""
+        return self._context.folder()
+
+    @property
+    def scratch(self) -> "Path":
+        """A folder for this attempt, made on first use and removed at its end. It is on the same file system as
+        `folder`: rename finished files from one to the other. Raises FolderFull if its files have reached the limit."""
+        return self._context.scratch()
 
     def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":
         """Opens a transaction in which the handler writes its own rows and this job becomes done, atomically.

@@ -25,6 +25,9 @@ FLUSH_TIMEOUT = 1.0
 """Seconds that an exiting process waits for its log to be written."""
 FORMS = ("human", "json")
 
+RESERVED = ("ts", "level", "message", "component", "job", "exception")
+"""The fields of every line of JSON; others of the same name get an underscore."""
+
 request_id: ContextVar[str | None] = ContextVar("chargehand_request_id", default=None)
 """The id of the HTTP request that is being served; added to every record that is logged meanwhile."""
 
@@ -93,6 +96,11 @@ def at(level: str, message: str, **facts: Any) -> None:
     _log(logging.getLevelNamesMapping()[level.upper()], message, facts)
 
 
+def record(level: str, message: str, facts: dict[str, Any]) -> None:
+    """Logs a record of a worker, with its own message and fields; `exception` among these is a traceback as text."""
+    _log(logging.getLevelNamesMapping()[level.upper()], message, facts)
+
+
 def _log(level: int, message: str, facts: dict[str, Any], trace: bool = False) -> None:
     request = request_id.get()
     if request is not None:
@@ -122,12 +130,12 @@ class Human(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {"component": self._component, "job": None, **getattr(record, "facts", {})}
+        trace = str(facts.pop("exception", None) or "")
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
         text = " ".join([escaped(record.getMessage()), *_words(facts)])
         line = f"{self.formatTime(record)} {record.levelname.lower():7} {text}"
-        if not record.exc_info:
-            return line
-        trace = self.formatException(record.exc_info).splitlines()
-        return "\n".join([line, *(f"    {escaped(each)}" for each in trace)])
+        return "\n".join([line, *(f"    {escaped(each)}" for each in trace.splitlines())])
 
 
 def _words(facts: dict[str, Any]) -> list[str]:
@@ -157,10 +165,11 @@ class Json(logging.Formatter):
             "component": _plain(facts.pop("component", self._component)),
             "job": _plain(facts.pop("job", None)),
         }
-        if record.exc_info:
-            line["exception"] = _plain(self.formatException(record.exc_info))
+        exception = self.formatException(record.exc_info) if record.exc_info else facts.pop("exception", None)
+        if exception is not None:
+            line["exception"] = _plain(exception)
         for name, value in facts.items():
-            line[f"{name}_" if name in line else name] = _plain(value)
+            line[f"{name}_" if name in RESERVED else name] = _plain(value)
         return json.dumps(line).replace("\x7f", "\\u007f")  # the only control character that json does not escape
 
 
@@ -173,6 +182,8 @@ def _plain(value: Any) -> Any:
             return value if math.isfinite(value) else str(value)
         case list() | tuple():
             return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            return {codec.readable(str(name)): _plain(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         case _:
             return codec.readable(str(value))  # names of files may contain any bytes
 

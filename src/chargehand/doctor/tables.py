@@ -8,13 +8,22 @@ from typing import Any, Protocol
 
 from chargehand.errors import ChargehandError, StoreBusy
 from chargehand.live.components import component_of, member_of_component
+from chargehand.model.doctor.facts import Awaited
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import Reason
+from chargehand.model.flows import FlowFilter, PredecessorFilter
 from chargehand.model.health import APP, unserved
-from chargehand.model.records import CrashFilter
-from chargehand.store import FleetReading, JobReading
+from chargehand.model.job import FINISHED, JobRecord, State
+from chargehand.model.records import CrashFilter, JobFilter
+from chargehand.store import FleetReading, FlowReading, JobReading
 
 MOST_CRASHES = 50
+MOST_FLOWS = 50
+"""Flows that are examined, newest first."""
+DEEPEST = 50
+"""Jobs that are asked in turn what each of them waits for."""
+AT_ONCE = 1000
+"""Predecessors of a job that are read at once."""
 RECENT_MS = 600_000
 """The age up to which the replacement of a worker is reported."""
 
@@ -26,6 +35,11 @@ class Peek(Protocol):
     def jobs(self) -> JobReading: ...
     @property
     def fleet(self) -> FleetReading: ...
+    @property
+    def flows(self) -> FlowReading | None:
+        """Reads flows; None if the store was made by a version without flows."""
+        ...
+
     def schema(self) -> int:
         """Returns the version of the schema; 0 if the store has none yet."""
         ...
@@ -114,6 +128,63 @@ def _unserved(peek: Peek) -> dict[str, str]:
     return unserved(peek.jobs.waiting(), queues, members, [pause.scope for pause in peek.fleet.pauses()])
 
 
+def _awaited(peek: Peek) -> dict[str, dict[str, Any]]:
+    """Returns, for each queue of which all queued jobs wait for others, the job that the newest one waits for."""
+    found: dict[str, dict[str, Any]] = {}
+    for counts in peek.jobs.counts() if peek.flows is not None else ():
+        if counts.following and counts.following == counts.queued:
+            for job in peek.jobs.find(JobFilter(queue=counts.queue, state=State.QUEUED, limit=1)):
+                awaited = _root(peek, job)
+                if awaited is not None:
+                    found[counts.queue] = awaited
+    return found
+
+
+def _waiting_flows(peek: Peek) -> list[dict[str, Any]]:
+    """Returns the flows of which no job runs, each with the job that it waits for."""
+    found: list[dict[str, Any]] = []
+    for flow in peek.flows.find(FlowFilter(state="running", limit=MOST_FLOWS)) if peek.flows is not None else ():
+        if flow.counts.running:
+            continue
+        jobs = peek.jobs.find(JobFilter(flow=flow.id, state=State.QUEUED, limit=MOST_FLOWS))
+        first = next((job for job in jobs if not job.waits_for), jobs[-1]) if jobs else None
+        awaited = None if first is None else _root(peek, first)
+        if awaited is not None:
+            about = {"id": flow.id, "name": flow.name, "waiting": flow.counts.queued}
+            found.append({**about, "awaited": awaited})
+    return found
+
+
+def _root(peek: Peek, job: JobRecord) -> dict[str, Any] | None:
+    """Returns the job that keeps this one waiting: a predecessor that waits for no other job, or the job itself.
+
+    None if it waits for the job before it in its sequence, or if the chain is too long.
+    """
+    for _ in range(DEEPEST):
+        if not job.waits_for:
+            return {name: getattr(job, name) for name in Awaited.__struct_fields__}
+        before = _open(peek, job)
+        if before is None:
+            return None
+        job = before
+    return None
+
+
+def _open(peek: Peek, job: JobRecord) -> JobRecord | None:
+    """Returns the first predecessor that a job still waits for; if all have ended, the last one."""
+    after: tuple[int, int] | None = None
+    last: str | None = None
+    while True:
+        page = peek.jobs.predecessors(PredecessorFilter(job=job.id, after=after, limit=AT_ONCE, texts=False))
+        for each in page:
+            if each.state not in FINISHED:
+                return peek.jobs.get(each.id)
+            last = each.id
+        if len(page) < AT_ONCE:
+            return None if last is None else peek.jobs.get(last)
+        after = (page[-1].nr, page[-1].seq)
+
+
 def _last_done(peek: Peek) -> dict[str, int]:
     names = {row.queue for row in peek.fleet.crews()} | {queue for queue, _ in peek.jobs.waiting()}
     found = {name: peek.last_done(name) for name in names}
@@ -136,5 +207,7 @@ _LOOKS: dict[str, Callable[[Peek], Any]] = {
     "last_done": _last_done,
     "next_run": lambda peek: peek.next_run(),
     "queues": lambda peek: peek.jobs.counts(),
+    "awaited": _awaited,
+    "waiting_flows": _waiting_flows,
 }
 """By the name of the fact, cheapest first."""

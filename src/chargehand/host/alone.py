@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from chargehand import log
 from chargehand.host.brief import Brief, from_bytes, to_bytes
 from chargehand.host.host import Host
+from chargehand.system import notify
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -95,6 +96,7 @@ def main(memory: int, level: str, style: str) -> NoReturn:
     with open(memory, "rb") as file:
         brief = from_bytes(file.read())
     log.configure(level, style=style)
+    notify.enable()
 
     def start() -> Host:
         host = Host(brief, give_up=True)

@@ -225,12 +225,12 @@ class Calls:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueues jobs through the node; they are durable when the method returns. Returns their ids."""
-        tagged = any(job.tags for job in jobs)
+        tagged = any(job.tags or job.share or job.expires_ms for job in jobs)
         try:
             reply = self.call("ENQUEUETAGGED" if tagged else "ENQUEUE", jobs=jobs)
         except ChargehandError as error:
-            if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop the tags
-                raise NoNode(f"the node at {self._path} does not support tags: {error}") from error
+            if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop them
+                raise NoNode(f"the node at {self._path} does not support an option of the job: {error}") from error
             raise
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 

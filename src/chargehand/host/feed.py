@@ -39,7 +39,7 @@ DELAY_EACH, MOST_DELAY = 0.0004, 0.1
 
 
 class Shown(NamedTuple):
-    """The state of a node, worker, queue or job as the store has it, or its removal."""
+    """The state of a node, worker, queue, job or flow as the store has it, or its removal."""
 
     key: str
     topic: str
@@ -166,8 +166,8 @@ class Feed:
             return
         if watcher.patterns not in self._patterns:
             self._ask()
-        if not wanted.jobs:
-            self.broker.forget_jobs(lambda key: key[4:] in wanted.ids)
+        if not (wanted.jobs and wanted.flows):
+            self.broker.forget_work(wanted.keeps)
 
     def _woken(self, watcher: Watcher) -> None:
         """Wakes the watcher: at once if there were no events lately, otherwise together with others."""
@@ -202,7 +202,7 @@ class Feed:
 
     def close(self) -> None:
         """Closes the connection; the next watcher opens another."""
-        self.broker.forget_jobs()
+        self.broker.forget_work()
         if self._task is not None:
             self._task.cancel()
             self._task = None

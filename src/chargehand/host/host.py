@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import threading
+from contextlib import suppress
 from typing import NamedTuple
 
 from chargehand import clock, log
@@ -20,7 +21,7 @@ from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.protocol.frame import Decoder, Frame
 from chargehand.settings.names import ADMIN_KEY
-from chargehand.system import forks
+from chargehand.system import forks, notify
 from chargehand.system.linux import require_linux
 
 STANDBY_POLL = 0.5
@@ -65,6 +66,9 @@ class Host:
         """Set while the node of this host is ready."""
         self.ended = threading.Event()
         """Set when the thread has ended, and in every forked process."""
+        self._notifier = notify.current()
+        self._sign_at: float | None = None
+        """When (monotonic) the node is asked next whether it lives, for a service manager that waits for the answer."""
         self.failed: Failed | None = None
         self.node_pid: int | None = None
         forks.in_child(self._after_fork)
@@ -82,6 +86,8 @@ class Host:
     def begin_stop(self) -> None:
         """Makes the node stop gracefully: it takes no more jobs. Returns at once, also in a signal handler."""
         self._stopping = True
+        if self._notifier is not None:
+            self._notifier.stopping()
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
 
@@ -141,6 +147,8 @@ class Host:
         if pid in (None, self._awaited):
             return
         self._awaited = pid
+        if self._notifier is not None:
+            self._notifier.ready(f"waits for the end of the node with pid {pid}, which serves the store")
         log.info("another node serves this store; waiting", event=log.Event.NODE_STANDBY, store=self._store, pid=pid)
         own = self._brief.crews
         missing = [name for name in own if name not in found.get("crews", own)]  # a node of 0.1.0 does not name them
@@ -182,10 +190,16 @@ class Host:
             log.warning("the pause before the next node cannot be announced", why=error)
 
     def _wait(self, seconds: float) -> None:
+        """Waits without a node, for so long or until the host is to stop."""
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
-        if not self._stopping:
-            poller.poll(seconds * 1000)
+        until = clock.monotonic() + seconds
+        while not self._stopping and (left := until - clock.monotonic()) > 0:
+            every = self._notifier.every if self._notifier is not None else None
+            if self._notifier is not None and every is not None:
+                self._notifier.alive()
+            if poller.poll(1000 * min(left, left if every is None else every)):
+                return
 
     def _serve(self, lock: int) -> None:
         """Runs one node from its start to its exit."""
@@ -217,7 +231,7 @@ class Host:
             "node",
             mark="node",
             pass_fds=[theirs.fileno(), lock],
-            env={name: text for name, text in os.environ.items() if name != ADMIN_KEY},
+            env={name: text for name, text in os.environ.items() if name not in (ADMIN_KEY, *notify.NAMES)},
             name=f"node:{self._brief.node}",
         )
         self.node_pid = child.pid
@@ -255,8 +269,10 @@ class Host:
         decoder = Decoder(1 << 20)
         limit: float | None = None
         kill_sent = False
+        self._sign_at = clock.monotonic() if self._notifier is not None and self._notifier.every is not None else None
         while True:
-            timeout = None if limit is None else max(0.0, limit - clock.monotonic()) * 1000 + 1
+            soonest = min((each for each in (limit, self._sign_at) if each is not None), default=None)
+            timeout = None if soonest is None else max(0.0, soonest - clock.monotonic()) * 1000 + 1
             events = {descriptor for descriptor, _ in poller.poll(timeout)}
             if self._wake in events:
                 os.eventfd_read(self._wake)
@@ -270,6 +286,7 @@ class Host:
                 log.warning("node killed", pid=child.pid)
                 child.signal(signal.SIGKILL)
                 limit = clock.monotonic() + KILL_TIMEOUT
+            self._ask_for_sign(tether)
             if tether.fileno() in events:
                 data = tether.recv(1 << 16)
                 if not data:
@@ -280,12 +297,27 @@ class Host:
             if child.pidfd in events:
                 return
 
+    def _ask_for_sign(self, tether: socket.socket) -> None:
+        """Asks the node, when it is time, for the sign of life that a service manager waits for."""
+        now = clock.monotonic()
+        if self._sign_at is None or now < self._sign_at or self._notifier is None:
+            return
+        self._sign_at = now + (self._notifier.every or 0)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has exited, which its pidfd reports
+            tether.sendall(b"PING|{}\n")
+        if self._stopping or not self.ready.is_set():
+            self._notifier.alive()  # a node that starts or stops has limits of its own
+
     def _stop_limit(self) -> float:
         return self._brief.stop_limit + STOP_MARGIN
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind == "READY":
             self.ready.set()
+            if self._notifier is not None:
+                self._notifier.ready(f"node {self._brief.node} (pid {self.node_pid}) works")
+        elif frame.kind == "PONG" and self._notifier is not None:
+            self._notifier.alive()
         elif frame.kind == "FAILED":
             self.failed = Failed(**frame.read())
         elif frame.kind == "DRAINED":

@@ -3,7 +3,7 @@
 `Chargehand`, the web package and the commands use it. It starts no node and no worker.
 """
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -22,12 +22,13 @@ from chargehand.errors import (
 from chargehand.host import place
 from chargehand.host.actor import actor, enqueue_deeds, log_deeds
 from chargehand.host.calls import NoAnswer, NodeLeft, NoNode
+from chargehand.host.flows import FlowOperations
 from chargehand.host.reach import Reply
-from chargehand.host.readings import Readings
 from chargehand.model import routing
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, detail_of, replacing
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.flows import NewFlow
 from chargehand.model.job import FINISHED, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
     JobFilter,
@@ -60,7 +61,7 @@ def _after_fork() -> None:
 forks.in_child(_after_fork)
 
 
-class Operations(Readings):
+class Operations(FlowOperations):
     """Everything that can be done with one store and its node; a subclass, because most operations read as well."""
 
     # workers
@@ -264,7 +265,11 @@ class Operations(Readings):
         if not jobs:
             return []
         asked = False
-        if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
+        if (
+            not any(map(needs_own_transaction, jobs))
+            and len(jobs) <= THROUGH_THE_NODE
+            and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE
+        ):
             try:
                 done = self.calls.enqueue(jobs)
                 self._log_jobs(jobs, done)
@@ -277,10 +282,14 @@ class Operations(Readings):
             done = tx.jobs.enqueue(jobs)
         if asked:  # what the node has made of this request exists under the id of this request
             done = [Enqueued(one.id, one.created or one.id == job.id) for one, job in zip(done, jobs, strict=True)]
-        for queue in {job.queue for job in jobs}:
-            self.calls.hint(queue)
+        self._hint(jobs)
         self._log_jobs(jobs, done)
         return done
+
+    def _hint(self, jobs: Sequence[NewJob]) -> None:
+        """Tells the node in which queues there is new work."""
+        for queue in {job.queue for job in jobs}:
+            self.calls.hint(queue)
 
     def enqueue_within(self, within: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueues jobs in a transaction of the caller: of this store, or of a connection to its database."""
@@ -288,6 +297,30 @@ class Operations(Readings):
             return within.jobs.enqueue(jobs)
         with self.stores.use() as store:
             return store.within(within).enqueue(jobs)
+
+    # flows
+
+    def begin_flow(self, flow: NewFlow, jobs: Sequence[NewJob], within: Any = None) -> list[Enqueued]:
+        """Makes a flow with its first jobs in one transaction, which may be the caller's. A job may name jobs that
+        precede it in `after`."""
+        if isinstance(within, Transaction):
+            within.flows.begin(flow)
+            return in_order(within.jobs.enqueue, jobs)
+        if within is not None:
+            with self.stores.use() as store:
+                adding = store.within(within)
+                adding.begin(flow)
+                return in_order(adding.enqueue, jobs)
+        self._not_inside()
+        with self.stores.use() as store, store.transaction() as tx:
+            tx.flows.begin(flow)
+            done = in_order(tx.jobs.enqueue, jobs)
+        if jobs:
+            self._hint(jobs)
+        else:
+            self.calls.hint(None)  # it has ended at once, and its last job waits
+        self._log_jobs(jobs, done)
+        return done
 
     def _log_jobs(self, jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> None:
         """Writes jobs that a person created to the operator log; they exist in any case."""
@@ -451,6 +484,35 @@ class Operations(Readings):
 
 def _answers(reply: Reply) -> list[Answer] | ChargehandError:
     return reply if isinstance(reply, ChargehandError) else msgspec.convert(reply["answers"], list[Answer])
+
+
+def in_order(enqueue: Callable[[Sequence[NewJob]], list[Enqueued]], jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Enqueues jobs that may name each other in `after`. A job that names one whose key is taken waits for the job that
+    has the key."""
+    done: list[Enqueued] = []
+    waiting: list[NewJob] = []
+    keyed: set[str] = set()
+    held: dict[str, str] = {}
+    for job in jobs:
+        if not keyed.isdisjoint(job.after):  # whether these exist is known when they are enqueued
+            done += enqueue(waiting)
+            held |= {new.id: one.id for new, one in zip(jobs, done, strict=False) if new.id != one.id}
+            waiting, keyed = [], set()
+        if not held.keys().isdisjoint(job.after):
+            named = tuple(dict.fromkeys(held.get(each, each) for each in job.after))
+            job = msgspec.structs.replace(job, after=named)
+        waiting.append(job)
+        if job.key is not None:
+            keyed.add(job.id)
+    return done + (enqueue(waiting) if waiting else [])
+
+
+def needs_own_transaction(job: NewJob) -> bool:
+    """Returns whether the caller writes the job itself: its options can be refused, or it may replace another job, and
+    a node commits the jobs of several callers together."""
+    return bool(
+        job.after or job.flow is not None or job.sequence is not None or job.unique_for_ms is not None or job.replace
+    )
 
 
 def cancel_answer(job_id: str, at_once: bool | None) -> Answer:

@@ -14,7 +14,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from chargehand import clock
-from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, NobodyServes, StoreError, UnknownCrew
+from chargehand.errors import (
+    ChargehandError,
+    CrashNotFound,
+    FlowNotFound,
+    JobNotFound,
+    NobodyServes,
+    StoreError,
+    UnknownCrew,
+)
 from chargehand.host import nodelock, restart_plan
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.host.feed import Feed
@@ -35,6 +43,7 @@ from chargehand.live.components import (
 )
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import address
+from chargehand.model.flows import FlowFilter, FlowRecord, Predecessor, PredecessorFilter
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, JobRecord
 from chargehand.model.records import (
@@ -118,6 +127,38 @@ class Readings:
     def await_end(self, job_id: str, until: float | None) -> None:
         with suppress(NoNode, TimeoutError):
             self.calls.wait(job_id, lambda: self.job(job_id).state in FINISHED, until)
+
+    # flows
+
+    def flow(self, flow_id: str) -> FlowRecord:
+        with self.stores.use() as store:
+            flow = store.flows.get(flow_id)
+        if flow is None:
+            raise FlowNotFound(f"there is no flow {flow_id!r} in {self.location}")
+        return flow
+
+    def flows(self, which: FlowFilter) -> list[FlowRecord]:
+        with self.stores.use() as store:
+            return store.flows.find(which)
+
+    def await_flow(self, flow_id: str, until: float | None) -> None:
+        with suppress(NoNode, TimeoutError):
+            self.calls.wait(f"flow:{flow_id}", lambda: self.flow(flow_id).ended_ms is not None, until)
+
+    def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
+        """Returns a page of the jobs that a job waits for, or waited for, in order."""
+        with self.stores.use() as store:
+            return store.jobs.predecessors(which)
+
+    def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        """Returns the jobs that wait for this one, or waited for it, oldest first."""
+        with self.stores.use() as store:
+            return store.jobs.followers(job_id, limit)
+
+    def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
+        """Returns the jobs that this one spawned, oldest first."""
+        with self.stores.use() as store:
+            return store.jobs.children(job_id, limit)
 
     # health
 

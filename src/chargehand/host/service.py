@@ -13,6 +13,7 @@ from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.flows import FlowFilter, FlowRecord, FlowStage, Relations
 from chargehand.model.health import Findings
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.records import (
@@ -220,6 +221,36 @@ class Service(Protocol):
 
     def await_end(self, job_id: str, until: float | None) -> None:
         """Returns when the job may have finished, at the latest at `until` (monotonic clock); early if unsure."""
+        ...
+
+    def relations(self, job_id: str) -> Relations:
+        """Returns the jobs that a job waits for, that wait for it, and that it spawned: the first 100 of each."""
+        ...
+
+    # flows
+
+    def flow(self, flow_id: str) -> FlowRecord:
+        """Returns one flow. Raises FlowNotFound."""
+        ...
+
+    def flows(self, which: FlowFilter) -> list[FlowRecord]:
+        """Returns a page of flows, newest first."""
+        ...
+
+    def stages(self, flow_id: str) -> list[FlowStage]:
+        """Returns the jobs of a flow by queue, in the order in which the queues began."""
+        ...
+
+    def cancel_flow(self, flow_id: str) -> Answer:
+        """Cancels every job of a flow; running ones are asked to stop. Raises FlowNotFound."""
+        ...
+
+    def retry_flow(self, flow_id: str) -> Answer:
+        """Queues the failed and cancelled jobs of a flow again. Raises FlowNotFound."""
+        ...
+
+    def delete_flow(self, flow_id: str) -> Answer:
+        """Deletes a flow that has ended, with its jobs. Raises FlowNotFound, and Conflict if it has not ended."""
         ...
 
     # live state

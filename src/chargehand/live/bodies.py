@@ -1,4 +1,4 @@
-"""What readers are shown of a node, a worker, a job, a queue and the whole: a struct each, a constructor per source.
+"""What readers are shown of nodes, workers, jobs, flows, queues and the whole: a struct each, a constructor per source.
 
 The same structs are used by the events of a node, by the view of the store while no node answers, and by HTTP. This
 module describes; it reads nothing, keeps nothing and decides nothing.
@@ -16,6 +16,7 @@ from chargehand.model.figures import Share, eta, rounded
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import RestartPolicy, budget
+from chargehand.model.flows import FlowCounts, FlowRecord, FlowState
 from chargehand.model.health import Findings, Verdict, will_work
 from chargehand.model.held import Held
 from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut, same_count
@@ -308,6 +309,10 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     result: Any = None
     tags: tuple[str, ...] = ()
+    flow: str | None = None
+    """The id of the flow that the job belongs to."""
+    waits_for: int = 0
+    """How many other jobs a queued job waits for."""
     cut: tuple[str, ...] = ()
     """The fields of `error` and `result` that were too long, and are cut or left out."""
 
@@ -323,13 +328,13 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             failures=job.failures, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
             node=job.node if job.state is State.RUNNING else None,
             progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
-            error=error, result=result, tags=job.tags or (), cut=cut,
+            error=error, result=result, tags=job.tags or (), flow=job.flow, waits_for=job.waits_for or 0, cut=cut,
         )  # fmt: skip
 
     @classmethod
     def of_new(cls, job: NewJob) -> "JobBody":
         """Returns a job that was just enqueued."""
-        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags)
+        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags, flow=job.flow)
 
     @classmethod
     def of_claim(
@@ -339,7 +344,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
             failures=claim.failures, crashes=claim.crashes, worker=worker, node=node,
-            progress=None if progress is None else short_progress(progress), tags=claim.tags or (),
+            progress=None if progress is None else short_progress(progress), tags=claim.tags or (), flow=claim.flow,
         )  # fmt: skip
 
     def settled(self, settlement: Settlement) -> "JobBody":
@@ -349,7 +354,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             id=self.id, queue=settlement.queue, label=self.label, item=self.item, state=settlement.state,
             reason=settlement.reason, failures=self.failures + settlement.failures,
             crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result,
-            tags=self.tags, cut=cut,
+            tags=self.tags, flow=self.flow, cut=cut,
         )  # fmt: skip
 
 
@@ -368,6 +373,37 @@ def _shown(error: str | None, result: str | None) -> tuple[str | None, Any, tupl
     return error, shown, tuple(too_long)
 
 
+# flows
+
+
+class FlowIdentity(msgspec.Struct, frozen=True):
+    """Names a flow that does not exist, or no longer."""
+
+    id: str
+
+
+class FlowBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow in an event."""
+
+    id: str
+    name: str
+    state: FlowState
+    counts: FlowCounts
+    created_ms: int
+    ended_ms: int | None = None
+    """When the flow ended; null while one of its jobs is queued or running."""
+    ends: int = 0
+    """How often the flow has ended."""
+
+    @classmethod
+    def of(cls, flow: FlowRecord) -> "FlowBody":
+        """Returns a flow as it was read from the store."""
+        return cls(
+            id=flow.id, name=flow.name, state=flow.state, counts=flow.counts, created_ms=flow.created_ms,
+            ended_ms=flow.ended_ms, ends=flow.ends,
+        )  # fmt: skip
+
+
 # queues
 
 
@@ -384,6 +420,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     queued: int = 0
     future: int = 0
     """Queued jobs that are not due yet."""
+    following: int = 0
+    """Queued jobs that wait for other jobs."""
     limited: int = 0
     """Queued jobs that wait for a slot of their limit key, or for its rate."""
     running: int = 0
@@ -394,7 +432,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that ended per second, over the last minute."""
     mean_duration_s: float | None = None
     eta_s: float | None = None
-    """Seconds until all due jobs are done at the present rate; null if nothing is being done."""
+    """Seconds until all due jobs are done at the present rate; null if nothing is being done, or if jobs wait for the
+    rate of their queue."""
     oldest_wait_s: float | None = None
     """How long the job that is taken next has been due; null if none is."""
     last_done_ms: int | None = None
@@ -404,12 +443,14 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, count: Counts, wait_ms: int | None, share: Share) -> "QueueBody":
         """Returns one queue from its counts in the store and its throughput in all nodes."""
+        paced = count.rate_next_ms is not None  # then the jobs that ended lately say nothing about those that wait
         return cls(
-            name=count.queue, queued=count.queued, future=count.future, limited=count.limited, running=count.running,
-            done=count.done, failed=count.failed, cancelled=count.cancelled,
+            name=count.queue, queued=count.queued, future=count.future, following=count.following,
+            limited=count.limited, running=count.running, done=count.done, failed=count.failed,
+            cancelled=count.cancelled,
             rate=rounded(share.rate) or 0.0,
             mean_duration_s=rounded(share.mean),
-            eta_s=rounded(eta(count.queued - count.future, share.rate)),
+            eta_s=None if paced else rounded(eta(count.queued - count.future - count.following, share.rate)),
             oldest_wait_s=None if wait_ms is None else wait_ms / 1000,
             last_done_ms=count.last_done_ms, rate_next_ms=count.rate_next_ms,
         )  # fmt: skip
@@ -424,6 +465,7 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
             name=None,
             queued=sum(queue.queued for queue in queues),
             future=sum(queue.future for queue in queues),
+            following=sum(queue.following for queue in queues),
             limited=sum(queue.limited for queue in queues),
             running=sum(queue.running for queue in queues),
             done=sum(queue.done for queue in queues),
@@ -476,5 +518,5 @@ class HealthBody(msgspec.Struct, frozen=True):
         return cls(found.status, found.reasons)
 
 
-Body = NodeBody | WorkerBody | JobBody | QueueBody | HealthBody
-Identity = NodeIdentity | WorkerIdentity | JobIdentity | QueueIdentity
+Body = NodeBody | WorkerBody | JobBody | FlowBody | QueueBody | HealthBody
+Identity = NodeIdentity | WorkerIdentity | JobIdentity | FlowIdentity | QueueIdentity

@@ -2,7 +2,7 @@
 
 The broker does no input or output and reads no clock. A subscriber that does not take its events uses a bounded amount
 of memory and does not delay other subscribers; it has the current state as soon as it takes events again. An object is
-a worker, a queue, a job, or the health of the system.
+a worker, a queue, a job, a flow, or the health of the system.
 """
 
 from collections import Counter
@@ -11,14 +11,15 @@ from itertools import islice
 
 import msgspec
 
-from chargehand.live.bodies import JobBody
+from chargehand.live.bodies import FlowBody, JobBody
 from chargehand.model.job import State
-from chargehand.model.topic import Event, Patterns, job_topic, read_id, rest_of, union
+from chargehand.model.topic import Event, Patterns, is_flow, is_work, read_id, rest_of, union
 
 MOST_PENDING = 1000
-"""The maximum number of pending job events of a subscriber; if exceeded, it receives the full state again."""
+"""The maximum number of pending events of jobs and flows of a subscriber; if exceeded, it receives the full state
+again."""
 LAST_JOBS = 100
-"""The number of jobs in the state that are not running: those that changed last."""
+"""The number of jobs in the state that are not running, and of flows that have ended: those that changed last."""
 MOST_REMOVED = 1000
 """The number of removals that are kept for subscribers that reconnect."""
 
@@ -71,7 +72,7 @@ class Subscription:
         if self.resync:
             return  # the full state will include it
         idle = not self._pending
-        is_job = event.key.startswith("job:")
+        is_job = is_work(event.key)
         if self._pending.pop(event.key, None) is None and is_job:
             self._jobs += 1
         self._pending[event.key] = (event, topic)  # at the end, in the order of versions
@@ -94,7 +95,7 @@ class Subscription:
             topic = self.patterns.topic_of(event)
             if topic is not None:
                 self._pending[event.key] = (event, topic)
-        self._jobs = sum(key.startswith("job:") for key in self._pending)
+        self._jobs = sum(map(is_work, self._pending))
 
     def take(self, limit: int, size: int = 1 << 18) -> tuple[bool, list[Delivery]]:
         """Returns whether all earlier state is void, and up to `limit` events of about `size` bytes, oldest first."""
@@ -109,7 +110,7 @@ class Subscription:
                 break
         for event, _ in taken:
             del self._pending[event.key]
-            self._jobs -= event.key.startswith("job:")
+            self._jobs -= is_work(event.key)
         return anew, taken
 
 
@@ -119,27 +120,45 @@ class Broker:
     def __init__(self, life: str) -> None:
         self.life, self.version = life, 0
         self._objects: dict[str, Event] = {}
-        self._idle_jobs: dict[str, None] = {}
-        """The jobs in the state that are not running, in the order of their changes."""
+        self._idle: tuple[dict[str, None], dict[str, None]] = ({}, {})
+        """The jobs in the state that are not running, and the flows that have ended, in the order of their changes."""
         self._removed: dict[str, Event] = {}
+        self._mirrors = False
+        """Whether this is the state of another broker, which may be behind by the events that are pending there."""
         self._floor = self._job_floor = 0
         self._groups: dict[Patterns, dict[Subscription, None]] = {}
         self._pins: Counter[str] = Counter()
         self.jobs = 0
-        """The number of jobs in the state."""
+        """The number of jobs and flows in the state."""
         self.dropped = 0
         """The number of events dropped because subscribers were too slow; they then receive the full state."""
 
     # state
 
     def state(self, patterns: Patterns) -> list[Event]:
-        """Returns the state of all objects, and the removals of jobs that the patterns name by id."""
-        missing = (self._removed.get(job_topic(job_id)) for job_id in patterns.ids)
-        return [*self._objects.values(), *(event for event in missing if event is not None)]
+        """Returns the state of all objects, and the removals of jobs and flows that the patterns name by id."""
+        missing = map(self._removed.get, patterns.named)
+        found = self._objects.values()
+        if self._mirrors:
+            left_out = self._beyond_the_last()
+            found = [event for event in found if event.key not in left_out]
+        return [*found, *(event for event in missing if event is not None)]
+
+    def _beyond_the_last(self) -> set[str]:
+        """Returns the jobs and flows that a mirror keeps although the mirrored broker has dropped them."""
+        keys: set[str] = set()
+        for idle in self._idle:
+            surplus = len(idle) - LAST_JOBS - len(self._pins)
+            keys.update(key for key in islice(idle, max(0, surplus)) if key not in self._pins)
+        return keys
 
     def get(self, key: str) -> Event | None:
         """Returns the newest state of an object; None if there is none."""
         return self._objects.get(key)
+
+    def knows(self, key: str) -> bool:
+        """Returns whether the newest state of an object is known: that it exists, or that it does not."""
+        return key in self._objects or key in self._removed
 
     def keys(self, prefix: str) -> list[str]:
         """Returns the keys of all objects with this prefix."""
@@ -154,7 +173,7 @@ class Broker:
         if known is not None and known.aside <= aside and _same(known.body, body, ignoring):
             return False
         kind = f"{name}_update"
-        lasts = not isinstance(body, JobBody) or body.state is State.RUNNING
+        lasts = not isinstance(body, JobBody | FlowBody) or body.state == State.RUNNING
         rest = rest_of(kind, at_ms, name, body)
         self.accept(Event(self.version + 1, key, topic, kind, rest, lasts=lasts, aside=aside, body=body))
         return True
@@ -162,12 +181,12 @@ class Broker:
     def remove(self, key: str, topic: str, name: str, identity: msgspec.Struct, at_ms: int) -> bool:
         """Records that an object does not exist. Returns False if that is already recorded.
 
-        The removal of a job that was sent only to subscribers of its id, or to none, is sent only to those.
+        The removal of a job or flow that was sent only to subscribers of its id, or to none, is sent only to those.
         """
         if key in self._removed:
             return False
         known = self._objects.get(key)
-        aside = name == "job" and (known is None or known.aside)
+        aside = is_work(key) and (known is None or known.aside)
         kind = f"{name}_update"
         rest = rest_of(kind, at_ms, name, identity, removed=True)
         self.accept(Event(self.version + 1, key, topic, kind, rest, removed=True, aside=aside))
@@ -192,22 +211,26 @@ class Broker:
 
     def _drop(self, key: str) -> None:
         self._removed.pop(key, None)
-        self._idle_jobs.pop(key, None)
+        self._idle[is_flow(key)].pop(key, None)
         if self._objects.pop(key, None) is not None:
-            self.jobs -= key.startswith("job:")
+            self.jobs -= is_work(key)
 
     def _keep(self, event: Event) -> None:
         self._objects[event.key] = event
-        if not event.key.startswith("job:"):
+        if not is_work(event.key):
             return
         self.jobs += 1
         if not event.lasts:
-            self._idle_jobs[event.key] = None
-            if len(self._idle_jobs) > LAST_JOBS + len(self._pins):
-                self._evict(next(key for key in self._idle_jobs if key not in self._pins))
+            idle = self._idle[is_flow(event.key)]
+            idle[event.key] = None
+            # A job that seems to have ended may run again by an event that is pending: until that is received, nothing
+            # is dropped for it that the mirrored broker has kept.
+            behind = max(MOST_PENDING, self.jobs - len(idle)) if self._mirrors else 0
+            if len(idle) > LAST_JOBS + len(self._pins) + behind:
+                self._evict(next(key for key in idle if key not in self._pins))
 
     def _evict(self, key: str) -> None:
-        """Drops the state of a job; a subscriber that reconnects without having received it gets the full state."""
+        """Drops the state of a job or flow; a subscriber that reconnects without having received it gets everything."""
         self._job_floor = max(self._job_floor, self._objects[key].version)
         self._drop(key)
 
@@ -217,23 +240,23 @@ class Broker:
             oldest = next(iter(self._removed))
             self._floor = max(self._floor, self._removed.pop(oldest).version)
 
-    def forget_jobs(self, wanted: Callable[[str], bool] = lambda _: False) -> None:
-        """Drops the state of all jobs except wanted ones: without subscribers it is not updated."""
-        for key in self.keys("job:"):
-            if not wanted(key):
-                self._evict(key)
-        for key in [key for key in self._removed if key.startswith("job:") and not wanted(key)]:
+    def forget_work(self, wanted: Callable[[str], bool] = lambda _: False) -> None:
+        """Drops the state of all jobs and flows except wanted ones: without subscribers it is not updated."""
+        for key in [key for key in self._objects if is_work(key) and not wanted(key)]:
+            self._evict(key)
+        for key in [key for key in self._removed if is_work(key) and not wanted(key)]:
             self._job_floor = max(self._job_floor, self._removed.pop(key).version)
 
     @property
     def floors(self) -> tuple[int, int]:
-        """The versions below which a subscriber may have missed a removal, and a job whose state was dropped."""
+        """The versions below which a subscriber may have missed a removal, and the dropped state of a job or flow."""
         return self._floor, self._job_floor
 
     def mirror(self, life: str, events: Iterable[Event], floors: tuple[int, int]) -> None:
         """Takes over the state of another broker; `events` are its full state, including removals."""
         if life != self.life or self.version < max(floors):
             self.start_over(life)
+        self._mirrors = True
         self._floor, self._job_floor = max(self._floor, floors[0]), max(self._job_floor, floors[1])
         for event in events:
             self.accept(event)
@@ -274,11 +297,13 @@ class Broker:
         """Returns whether events after this version are no longer known."""
         if since == 0:
             return True  # the subscriber was sent a resync, and no state yet
-        return since < self._floor or (since < self._job_floor and bool(patterns.jobs or patterns.ids))
+        return since < self._floor or (
+            since < self._job_floor and bool(patterns.jobs or patterns.flows or patterns.named)
+        )
 
     def _join(self, subscription: Subscription) -> None:
         self._groups.setdefault(subscription.patterns, {})[subscription] = None
-        self._pins.update(f"job:{job_id}" for job_id in subscription.patterns.ids)
+        self._pins.update(subscription.patterns.named)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Ends a subscription."""
@@ -286,7 +311,7 @@ class Broker:
         del group[subscription]
         if not group:
             del self._groups[subscription.patterns]
-        self._pins.subtract(f"job:{job_id}" for job_id in subscription.patterns.ids)
+        self._pins.subtract(subscription.patterns.named)
         self._pins = +self._pins
 
     def change(self, subscription: Subscription, patterns: Patterns) -> None:

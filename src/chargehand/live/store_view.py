@@ -1,13 +1,14 @@
-"""What is read from the store for readers: which queues and jobs to read, and what was found."""
+"""What is read from the store for readers: which queues, jobs and flows to read, and what was found."""
 
 import msgspec
 
+from chargehand.model.flows import FlowFilter, FlowRecord
 from chargehand.model.job import JobRecord
 from chargehand.model.records import Counts, HealthRow, JobFilter, NodeRow
 from chargehand.store import Store
 
 LAST = 100
-"""The number of newest jobs that are read in addition to the running ones."""
+"""The number of newest jobs, and of newest flows, that are read in addition to the running ones."""
 
 
 class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +19,10 @@ class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
     """The running jobs and the newest ones."""
     ids: tuple[str, ...] = ()
     """Further jobs by their id."""
+    flows: bool = False
+    """The flows that have not ended, and the newest ones."""
+    flow_ids: tuple[str, ...] = ()
+    """Further flows by their id."""
     crews: bool = False
     """The queues that have a crew."""
     fleet: bool = False
@@ -40,6 +45,10 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of those jobs that run or are among the newest."""
     gone: tuple[str, ...] = ()
     """The ids that were asked for and do not exist."""
+    flows: tuple[FlowRecord, ...] = ()
+    """Oldest first."""
+    gone_flows: tuple[str, ...] = ()
+    """The ids of flows that were asked for and do not exist."""
     served: tuple[str, ...] = ()
     fleet: tuple[tuple[NodeRow, ...], tuple[HealthRow, ...]] | None = None
     """The nodes, and the components of all of them."""
@@ -66,8 +75,11 @@ def take(store: Store, look: StoreLook) -> StoreView:
                 found[job_id] = job
             else:
                 gone.append(job_id)
+    flows, gone_flows = _flows(store, look)
     return StoreView(
         look=look,
+        flows=flows,
+        gone_flows=gone_flows,
         counts=tuple(store.jobs.counts()) if look.queues else None,
         waiting=tuple(store.jobs.waiting()) if look.queues else (),
         jobs=tuple(found.values()),
@@ -76,3 +88,20 @@ def take(store: Store, look: StoreLook) -> StoreView:
         served=tuple(crew.queue for crew in store.fleet.crews(living=True)) if look.crews else (),
         fleet=(tuple(store.fleet.nodes()), tuple(store.fleet.health())) if look.fleet else None,
     )
+
+
+def _flows(store: Store, look: StoreLook) -> tuple[tuple[FlowRecord, ...], tuple[str, ...]]:
+    """Reads the wanted flows. Returns them, and the ids of those that do not exist."""
+    newest = store.flows.find(FlowFilter(limit=LAST)) if look.flows else []
+    found = {flow.id: flow for flow in newest}
+    if len(newest) == LAST:  # the older ones may go on
+        found |= {flow.id: flow for flow in store.flows.find(FlowFilter(state="running", limit=LAST))}
+    gone: list[str] = []
+    for flow_id in look.flow_ids:
+        if flow_id not in found:
+            flow = store.flows.get(flow_id)
+            if flow is None:
+                gone.append(flow_id)
+            else:
+                found[flow_id] = flow
+    return tuple(sorted(found.values(), key=lambda flow: flow.created_ms)), tuple(gone)

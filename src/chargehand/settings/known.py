@@ -67,8 +67,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpPolicy = HttpPolicy()
     origins: dict[str, str] = {}
     """The origin of every setting that was set, as text."""
-    files: tuple[str, ...] = ()
+    read_from: tuple[str, ...] = ()
     """The files that were read; later ones override earlier ones."""
+    files: str | None = None
+    """The folder for the files of flows and jobs; by default it is beside an SQLite store. All nodes share it."""
+    files_limit: int | None = None
+    """The maximum size of the files of a flow, a job or an attempt, in bytes; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,8 @@ SETTINGS = [
     Setting(("synchronous",), reading.one_of("full", "normal"), "full or normal"),
     Setting(("nvidia_smi",), reading.text, "the name or the path of a program"),
     Setting(("history",), reading.boolean, "1, true, yes, 0, false or no"),
+    Setting(("files",), reading.text, "the path of a folder"),
+    Setting(("files_limit",), reading.size, "bytes, or a text such as '800 MB' or '1.5 GiB'"),
     *_of_policies(),
 ]
 BY_PATH = {setting.path: setting for setting in SETTINGS}

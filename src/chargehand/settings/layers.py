@@ -209,7 +209,10 @@ def _checked(setting: Setting, name: str, value: Any, origin: str) -> _Found:
 
 
 def _resolve_path(folder: Path, found: Layer) -> Layer:
-    """Resolves a store path relative to the folder of the file that sets it."""
+    """Resolves the paths of the store and of files relative to the folder of the file that sets them."""
+    files = found.get(("files",))
+    if files is not None:
+        found[("files",)] = _Found(str(folder / Path(files.value).expanduser()), files.origin)
     url = found.get(("url",))
     if url is not None and ":" not in url.value:
         found[("url",)] = _Found(str(folder / Path(url.value).expanduser()), url.origin)
@@ -233,4 +236,4 @@ def _build(folder: Path, found: Layer, files: Sequence[Path]) -> Settings:
                 raise AssertionError(path)
     policies: dict[str, Any] = {name: policy(**parts[name]) for name, policy in POLICIES.items()}
     origins = {".".join(path): each.origin for path, each in found.items()}
-    return Settings(**values, **policies, crews=crews, origins=origins, files=tuple(str(file) for file in files))
+    return Settings(**values, **policies, crews=crews, origins=origins, read_from=tuple(str(file) for file in files))

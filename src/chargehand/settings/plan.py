@@ -1,7 +1,7 @@
 """The plans of crews and of a node: checked settings as plain data that can be sent over a socket."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, cast, get_origin
 
@@ -47,6 +47,8 @@ MOST_AT_ONCE = 1000
 LONGEST_BATCH_WAIT_MS = 60_000
 MOST_GPUS = 64
 WhenCutOff = Literal["go on", "stop"]
+ExceptionTypes = type[BaseException] | str | Sequence[type[BaseException] | str]
+"""Types of exceptions: classes, or their names with or without the module."""
 _KINDS: dict[Any, str] = {
     WhenCutOff: "'go on' or 'stop'",
     str: "a string",
@@ -56,6 +58,9 @@ _KINDS: dict[Any, str] = {
     str | None: "a string or None",
     bool: "True or False",
     dict[str, str]: "a dict of strings by names",
+    tuple[str, ...]: "exception types or their names",
+    tuple[str, ...] | None: "exception types or their names",
+    float | tuple[float, ...] | None: "a number of seconds, or a list of them",
 }
 """The types of a crew's options, in words."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
@@ -111,6 +116,12 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     when_cut_off: WhenCutOff = "go on"
     """What running jobs do while the node cannot reach a store for many nodes: `go on`, or `stop` before its lease ends
     and other nodes may run them."""
+    retry_on: tuple[str, ...] | None = None
+    """The names of the exception types after which a job is tried again; after others it fails. None: after any."""
+    give_up_on: tuple[str, ...] = ()
+    """The names of the exception types after which a job fails at once."""
+    backoff: float | tuple[float, ...] | None = None
+    """The seconds between attempts, as `model.job.Backoff`; None: as in JobPolicy."""
 
     def terms(self) -> Terms:
         """Returns the part of the plan that the supervisor needs."""
@@ -156,6 +167,9 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "human"
     synchronous: str = "full"
     nvidia_smi: str = "nvidia-smi"
+    files: str | None = None
+    """The folder for the files of flows and jobs; None: there is none."""
+    files_limit: int | None = None
 
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
@@ -197,6 +211,7 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         _check_rate(name, plan)
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
         _at_least(name, plan, 0)
+    _check_retries(plan)
     _within("gpus", plan, 0, MOST_GPUS)
     if plan.gpus and VISIBLE in plan.environment:
         raise ConfigurationError(
@@ -210,6 +225,39 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
                 f"crew {plan.name!r}: environment {key!r}={text!r}; both must be str, the name without '='"
             )
     return plan
+
+
+def _check_retries(plan: CrewPlan) -> None:
+    """Raises ConfigurationError if the rules for retries cannot be used."""
+    for option in ("retry_on", "give_up_on"):
+        for each in getattr(plan, option) or ():
+            if not all(part.isidentifier() or part == "<locals>" for part in each.split(".")):
+                raise ConfigurationError(
+                    f"crew {plan.name!r}: {option} contains {each!r}; must be the name of an exception type, such as "
+                    "'OSError' or 'my.module.Error'"
+                )
+    both = sorted({*(plan.retry_on or ())} & {*plan.give_up_on})
+    if both:
+        raise ConfigurationError(f"crew {plan.name!r}: {both[0]} is in retry_on and in give_up_on; choose one")
+    delays = plan.backoff if isinstance(plan.backoff, tuple) else () if plan.backoff is None else (plan.backoff,)
+    if plan.backoff == () or not all(0 <= delay <= LONGEST_DELAY_MS / 1000 for delay in delays):
+        raise ConfigurationError(
+            f"crew {plan.name!r}: backoff is {plan.backoff!r}; must be seconds, 0 or more, or a list of them"
+        )
+
+
+def exception_names(owner: str, given: Any) -> tuple[str, ...]:
+    """Returns the names of exception types, which are given as classes or names. Raises ConfigurationError."""
+    found: list[str] = []
+    for each in several(given):
+        if isinstance(each, str):
+            found.append(each.strip())
+        elif isinstance(each, type) and issubclass(each, BaseException):
+            own = each.__module__ != "builtins"
+            found.append(f"{each.__module__}.{each.__qualname__}" if own else each.__qualname__)
+        else:
+            raise ConfigurationError(f"{owner} contains {each!r}; must be an exception type or its name")
+    return tuple(found)
 
 
 def check_node(plan: NodePlan) -> NodePlan:
@@ -298,7 +346,7 @@ UNSET: Any = object()
 """The default of options for which None has a meaning, such as no timeout."""
 
 
-_IN_SECONDS = ("delay", "timeout")
+_IN_SECONDS = ("delay", "timeout", "unique_for", "expires")
 _OPTIONS = {option.name: option for option in OPTIONS}
 _OF_CREW = tuple(name for name in _OPTIONS if name in CrewPlan.__struct_fields__)
 """The options that a crew has as well, for jobs without them."""
@@ -317,12 +365,30 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
         raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {known}")
     if given.get("run_at_ms") is not None and given.get("delay_ms"):
         raise PayloadError("delay and run_at cannot be combined")
+    if "after" in given:
+        given["after"] = _predecessors(given["after"])
+    if "flow" in given:
+        given["flow"] = getattr(given["flow"], "id", given["flow"])
     chosen: dict[str, Any] = {name: getattr(plan, name) for name in _OF_CREW}
     for name, value in given.items():
         if value is not None or _OPTIONS[name].optional:
             tags = _OPTIONS[name].kind is tuple and isinstance(value, list)
             chosen[name] = _escaped(tuple(cast(list[Any], value)) if tags else value)
     return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **chosen))
+
+
+def _predecessors(after: Any) -> tuple[Any, ...]:
+    """Returns the ids of the jobs that `after` names: references to jobs, ids, or several of them."""
+    if isinstance(after, int | float) and not isinstance(after, bool):
+        raise PayloadError(f"after is {after!r}; it names the jobs to wait for: use delay={after!r} to wait for a time")
+    return tuple(dict.fromkeys(getattr(each, "id", each) for each in several(after)))
+
+
+def several(given: Any) -> list[Any]:
+    """Returns what an option names that takes one thing, several, or none."""
+    if isinstance(given, list | tuple | set | frozenset):
+        return list(cast(Iterable[Any], given))
+    return [] if given is None else [given]
 
 
 def _escaped(value: Any) -> Any:

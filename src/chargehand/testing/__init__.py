@@ -1,4 +1,5 @@
-"""Helpers for tests: wait for a condition, perform a job without processes, replace a crew by a function."""
+"""Helpers for tests: wait for a condition, perform one job or all jobs without processes, replace a crew by a
+function."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -6,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chargehand import clock
 
 if TYPE_CHECKING:
+    from chargehand.testing.running import Performed, run_all
     from chargehand.testing.stand_in import fake, perform
 
-__all__ = ["eventually", "fake", "perform"]
+__all__ = ["Performed", "eventually", "fake", "perform", "run_all"]
 
 Found = TypeVar("Found")
 
@@ -26,9 +28,10 @@ def eventually(condition: Callable[[], Found], timeout: float = 20.0, *, what: s
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `fake` and `perform` on first use: workers load the faults in this package and must stay small."""
-    if name not in ("fake", "perform"):
+    """Loads the other helpers on first use: workers load the faults in this package and must stay small."""
+    if name not in __all__:
         raise AttributeError(f"module 'chargehand.testing' has no attribute {name!r}")
-    from chargehand.testing import stand_in
+    from importlib import import_module
 
-    return getattr(stand_in, name)
+    home = "stand_in" if name in ("fake", "perform") else "running"
+    return getattr(import_module(f"chargehand.testing.{home}"), name)

@@ -18,6 +18,7 @@ from chargehand.protocol.frame import encode
 from chargehand.testing.faults_loading import FOREVER, misload
 
 if TYPE_CHECKING:
+    from chargehand.worker.context import Context
     from chargehand.worker.main import Worker
 
     Task: TypeAlias = Job[dict[str, Any]]
@@ -83,7 +84,7 @@ def _seconds(step: "Step") -> float:
 
 
 def _worker(job: "Task") -> "Worker":
-    return cast("Worker", job._context)  # pyright: ignore[reportPrivateUsage]
+    return cast("Context", job._context).worker  # pyright: ignore[reportPrivateUsage]
 
 
 def _fault(name: str, sentence: str) -> "Callable[[Act], Act]":

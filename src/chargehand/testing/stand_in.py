@@ -3,7 +3,7 @@
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from unittest import mock
@@ -32,30 +32,35 @@ def perform(
     attempt: int = 1,
     enqueued: list[NewJob] | None = None,
     hand: Chargehand | None = None,
+    kept: Any = None,
+    results: Mapping[str, Sequence[Any]] | None = None,
 ) -> Result:
     """Performs one job in this process and returns its result, as a caller would receive it. Exceptions are raised
     unchanged.
 
     A handler class is set up and torn down; a handler object is used as it is, which lets tests share a model. The jobs
-    that the job enqueues are appended to `enqueued`. With `hand`, `job.settle` writes to its store and `job.enqueue`
-    enqueues.
+    that the job enqueues or spawns are appended to `enqueued`. With `hand`, `job.settle` writes to its store and
+    `job.enqueue` enqueues. `kept` is the checkpoint of an earlier attempt. `results` are those of predecessors, by the
+    names of their queues; JobFailed or JobCancelled stands for one that has no result. `job.folder` and `job.scratch`
+    are temporary.
     """
     whole = isinstance(handler, type)
     here = Foreground(handler() if whole else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
-    context = LocalContext(hand, crews=crews, commit=hand is not None)
+    context = LocalContext(hand, crews=crews, commit=hand is not None, results=results)
     what = f"the payload for {type(here.handler).__qualname__}"
     try:
         if whole:
             here.set_up()
         try:
             taken = here.payload_of(codec.to_json(payload, what), what)
-            text = here.perform(taken, context, id=new_id(), queue="test", item=item, attempt=attempt)
+            text = here.perform(taken, context, id=new_id(), queue="test", item=item, attempt=attempt, kept=kept)
         finally:
             if whole:
                 here.tear_down()
     finally:
         here.close()
+        context.close()
         if enqueued is not None:
             enqueued += [restored(job) for job in context.enqueued]
     return codec.from_json(text, here.handler.types()[1], "the result")

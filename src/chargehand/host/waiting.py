@@ -1,0 +1,38 @@
+"""How a caller waits until a job or a flow has ended."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from chargehand import clock
+from chargehand.host.calls import looks
+from chargehand.settings.plan import milliseconds
+
+Ended = TypeVar("Ended")
+
+
+def as_seconds(timeout: float | None) -> float | None:
+    """Returns the timeout of a caller that waits. Raises PayloadError if it is not a number of seconds."""
+    return None if timeout is None else milliseconds("timeout", timeout) / 1000
+
+
+def until_ended(
+    await_end: Callable[[float | None], None],
+    ended: Callable[[], Ended | None],
+    limit: float | None,
+    late: Callable[[], TimeoutError],
+) -> Ended:
+    """Waits until `ended`, which reads the store, returns what has ended, and returns that.
+
+    `await_end` returns when it may have, at the latest at a time of the monotonic clock; it may return early. Raises
+    what `late` returns after `limit` seconds.
+    """
+    until = None if limit is None else clock.monotonic() + limit
+    pauses = looks()
+    while True:
+        await_end(until)
+        if (found := ended()) is not None:
+            return found
+        if until is not None and clock.monotonic() >= until:
+            raise late()
+        pause = next(pauses)
+        clock.sleep(pause if until is None else max(0.0, min(pause, until - clock.monotonic())))

@@ -1,0 +1,189 @@
+"""The folders of flows and jobs: `flows/<id>`, `jobs/<id>`, and `scratch/<id>.<claim>` for one attempt, below one root.
+
+Nothing here follows a link below the root, or touches anything outside it. A worker loads this module when a job first
+uses a folder.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from chargehand import clock
+from chargehand.errors import ConfigurationError, FolderFull
+
+FLOWS, JOBS, SCRATCH = "flows", "jobs", "scratch"
+BESIDE = "-files"
+"""The suffix of the root beside the file of an SQLite store."""
+LONGEST_NAME = 255
+QUICK, REST = 0.005, 20
+"""The size of a folder is measured whenever it is used, if that takes at most QUICK seconds; otherwise after REST times
+the duration of the last measurement."""
+MOST_MEASURED = 100
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+NOT_SET = (
+    "job.folder and job.scratch need a folder that all nodes of the store share: set CHARGEHAND_FILES to its path on "
+    "every machine"
+)
+
+
+class JobFiles:
+    """Makes and removes the folders of jobs."""
+
+    def __init__(self, root: str | None, limit: int | None = None) -> None:
+        """`limit` is the maximum size of each folder in bytes. Without a root, every use is refused."""
+        self._root, self._limit = root, limit
+        self._measured: dict[Path, tuple[int, float]] = {}
+        """The size of folders, and when each is measured again."""
+
+    def folder(self, flow: str | None, job: str) -> Path:
+        """Returns the folder of a flow, or of a job without one. Raises FolderFull or ConfigurationError."""
+        return self._made(JOBS if flow is None else FLOWS, name_of(job if flow is None else flow))
+
+    def scratch(self, job: str, claim: int) -> Path:
+        """Returns the folder of one attempt. Raises FolderFull or ConfigurationError."""
+        return self._made(SCRATCH, attempt_name(job, claim))
+
+    def _made(self, kind: str, name: str) -> Path:
+        if self._root is None:
+            raise ConfigurationError(NOT_SET)
+        path = Path(self._root, kind, name)
+        try:
+            os.makedirs(self._root, mode=0o700, exist_ok=True)
+            for each in (path.parent, path):
+                with suppress(FileExistsError):
+                    os.mkdir(each, 0o700)
+                if not stat.S_ISDIR(os.lstat(each).st_mode):
+                    raise ConfigurationError(f"{each} is not a folder: remove it, or choose another CHARGEHAND_FILES")
+        except OSError as error:
+            raise ConfigurationError(
+                f"the folder {path} cannot be made: {error.strerror or error}; CHARGEHAND_FILES names another place"
+            ) from error
+        self._check_size(path)
+        return path
+
+    def _check_size(self, path: Path) -> None:
+        if self._limit is None:
+            return
+        now = clock.monotonic()
+        measured = self._measured.get(path)
+        if measured is None or now >= measured[1] or measured[0] >= self._limit:
+            size = size_of(path)
+            took = clock.monotonic() - now
+            if len(self._measured) >= MOST_MEASURED:
+                self._measured.clear()
+            measured = self._measured[path] = size, now + (REST * took if took > QUICK else 0)
+        if measured[0] >= self._limit:
+            raise FolderFull(
+                f"the files in {path} have {measured[0]:,} bytes; CHARGEHAND_FILES_LIMIT allows {self._limit:,}: "
+                "remove files that are not needed, or raise the limit"
+            )
+
+    def remove_scratch(self, job: str, claim: int) -> None:
+        """Removes the folder of an attempt, as far as that is possible; the node removes the rest later."""
+        if self._root is not None:
+            remove(self._root, SCRATCH, [attempt_name(job, claim)])
+
+
+def attempt_name(job: str, claim: int | str) -> str:
+    """Returns the name of the folder of an attempt. Jobs that are claimed together have the same claim number."""
+    return f"{name_of(job)}.{claim}"
+
+
+def name_of(owner: str) -> str:
+    """Returns the name of a folder for the id of a flow or job: characters with a meaning in paths are escaped.
+
+    Raises ConfigurationError if it is too long for a file system.
+    """
+    if _PLAIN.issuperset(owner):
+        name = owner
+    else:
+        data = owner.encode(errors="surrogatepass")
+        name = "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data)
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise ConfigurationError(f"the id {owner[:60]!r}… is too long for the name of a folder: choose a shorter id")
+    return name
+
+
+def owner_of(name: str) -> str | None:
+    """Returns the id for which a folder has this name; None if none has."""
+    data = bytearray()
+    rest = name
+    try:
+        while rest:
+            if rest[0] == "%":
+                data.append(int(rest[1:3], 16))
+                rest = rest[3:]
+            else:
+                data += rest[0].encode()
+                rest = rest[1:]
+        owner = data.decode(errors="surrogatepass")
+        return owner if name_of(owner) == name else None
+    except (ValueError, ConfigurationError):
+        return None
+
+
+def size_of(path: Path) -> int:
+    """Returns the size of all files in a folder, in bytes; links count as themselves."""
+    total = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with suppress(OSError):  # it may be removed meanwhile
+                if entry.is_dir(follow_symlinks=False):
+                    total += size_of(Path(entry.path))
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def names(root: str, kind: str) -> list[str]:
+    """Returns the names of the folders of one kind; none if there is no root."""
+    try:
+        with _opened(root, kind) as folder:
+            return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def remove(root: str, kind: str, which: Sequence[str], report: Callable[[str, OSError], None] | None = None) -> int:
+    """Removes folders of one kind with all that is in them. Returns how many are gone; reports what stays."""
+    gone = 0
+    try:
+        with _opened(root, kind) as folder:
+            for name in which:
+                try:
+                    _remove(folder, name)
+                    gone += 1
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    if report is not None:
+                        report(name, error)
+    except OSError:  # there are no such folders
+        return gone
+    return gone
+
+
+def _remove(folder: int, name: str) -> None:
+    if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+        shutil.rmtree(name, dir_fd=folder)  # it never follows a link
+    else:
+        os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def _opened(root: str, kind: str) -> Generator[int]:
+    """Yields a descriptor of the folder with all folders of one kind; raises OSError if that is a link."""
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        inner = os.open(kind, _OPEN, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        yield inner
+    finally:
+        os.close(inner)
