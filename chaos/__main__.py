@@ -1,6 +1,6 @@
 """`python -m chaos`: kills and stops processes at random and checks the result.
 
-Environment variables: JOBS, SEED, MINUTES, KEEP, ONLY (kills, limits, tiny), and STORE (sqlite or postgres).
+Environment variables: JOBS, SEED, MINUTES, KEEP, ONLY (kills, limits, tiny, flows), and STORE (sqlite or postgres).
 """
 
 import json
@@ -18,6 +18,8 @@ from chaos import servers
 from chaos.app import LIFTED, SETTLE, WORK
 from chaos.budget import Budget, GivenUp
 from chaos.campaign import Campaign
+from chaos.flows import Flows
+from chaos.flows import Found as FoundFlows
 from chaos.judge import Verdict
 from chaos.killer import Numbers
 from chaos.tiny import Found, Tiny
@@ -28,7 +30,8 @@ MINUTES = 4.0
 JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
 """Numbers for the default duration; they scale with the duration."""
 TINY_JOBS, TINY_KILLS = 100_000, 500
-RUNS = ("kills", "limits", "tiny")
+FLOWS, FLOW_KILLS, FLOW_NODES = 2_000, 150, 12
+RUNS = ("kills", "limits", "tiny", "flows")
 KILLING = 0.72
 """The share of the time with kills; the rest is for the last jobs, the evaluation and the second run."""
 SHOWN = 20
@@ -131,6 +134,18 @@ def _report_tiny(found: Found) -> dict[str, Any]:
     return {**figures, "as it must be": found.good}
 
 
+def _report_flows(found: FoundFlows) -> dict[str, Any]:
+    figures = {
+        "flows": found.flows, "jobs": found.jobs, **{f"{whom} killed": count for whom, count in found.struck.items()},
+        "quarantined and released by hand": found.released, "ends": found.ends, "lost": len(found.lost),
+        "completed twice": len(found.twice), "hung": len(found.hung), "unexpected": len(found.wrong),
+    }  # fmt: skip
+    _table(figures)
+    for line in [*found.lost, *found.twice, *found.hung, *found.wrong][:SHOWN]:
+        print(f"WRONG: {line}")
+    return {**figures, "as it must be": found.good}
+
+
 def _chosen() -> list[str]:
     names = [name for name in os.environ.get("ONLY", "").split(",") if name]
     if unknown := set(names) - set(RUNS):
@@ -168,6 +183,7 @@ def main() -> int:
     numbers, seed = _numbers(), int(_number("SEED", int.from_bytes(os.urandom(3), "big")))
     share = _number("MINUTES", MINUTES) / MINUTES
     tiny_jobs, tiny_kills = round(_number("JOBS", TINY_JOBS * share)), round(TINY_KILLS * share)
+    flow_count, flow_kills, flow_nodes = (round(each * share) for each in (FLOWS, FLOW_KILLS, FLOW_NODES))
     good: list[bool] = []
 
     def kills() -> dict[str, Any]:
@@ -188,6 +204,12 @@ def main() -> int:
         good.append(found.good)
         return _report_tiny(found)
 
+    def flows() -> dict[str, Any]:
+        with _folder("flows") as folder:
+            found = Flows(folder, flow_count, flow_kills, flow_nodes, seed).run()
+        good.append(found.good)
+        return _report_flows(found)
+
     title = (
         f"seed {seed}: {numbers.jobs:,} jobs; {numbers.workers} SIGKILL or SIGSTOP of {WORK + SETTLE} workers, "
         f"{numbers.nodes} kill -9 of host, node or both, within {numbers.seconds:.0f} s"
@@ -196,6 +218,13 @@ def main() -> int:
         "kills": (title, kills),
         "limits": ("default limits, idle workers killed repeatedly: the crew must be given up", limits),
         "tiny": (f"seed {seed}: {tiny_jobs:,} tiny jobs, {tiny_kills} kill -9 of workers", tiny),
+        "flows": (
+            (
+                f"seed {seed}: {flow_count:,} flows of 1 → n → 1; {flow_kills} kill -9 of workers, "
+                f"{flow_nodes} of host, node or both"
+            ),
+            flows,
+        ),
     }  # fmt: skip
     results = {name: _timed(*runs[name]) for name in _chosen()}
     print(json.dumps({"seed": seed, **results, "good": all(good)}))

@@ -24,9 +24,10 @@ LEASE = 6.0
 LEASED = msgspec.structs.replace(LIVELY, lease=LEASE, node_beat=0.5, cancel=2.0)
 """For several nodes: how long each waits for the others."""
 
-SHIPPED, CAREFUL, CHURN, TINY = "shipped", "careful", "churn", "tiny"
+SHIPPED, CAREFUL, CHURN, TINY, FLOWS = "shipped", "careful", "churn", "tiny", "flows"
 """Further limits. SHIPPED and CAREFUL: the default leases, without and with a crew whose jobs stop if their node is cut
-off. CHURN: as 'lifted', with one more crew for tens of thousands of jobs. TINY: with one crew of tiny jobs."""
+off. CHURN: as 'lifted', with one more crew for tens of thousands of jobs. TINY: with one crew of tiny jobs. FLOWS: with
+the crews of a flow."""
 
 MANY_ATTEMPTS = 30
 """A job that settles itself fails whenever the server is away."""
@@ -54,6 +55,16 @@ def hand_of(folder: Path, limits: str) -> Chargehand:
     if limits == TINY:
         hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
         hand.crew("tiny", "chaos.handlers:Tiny", workers=WORK)
+        return hand
+    if limits == FLOWS:
+        hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
+        for crew, handler, workers in (
+            ("split", "Split", 1),
+            ("part", "Part", 2),
+            ("add", "Add", 1),
+            ("told", "Churn", 1),
+        ):
+            hand.crew(crew, f"chaos.handlers:{handler}", workers=workers)
         return hand
     shipped = limits in (SHIPPED, CAREFUL)
     lively = None if shipped else LEASED if SERVER in os.environ else LIVELY

@@ -142,3 +142,26 @@ def executions(lines: list[list[str]]) -> list[tuple[int, int]]:
         elif kind in ("end", "raise"):
             going = [one for one in going if one[0] != int(words[0])]
     return going
+
+
+class Split(Handler[dict[str, Any], int]):
+    """Spawns the parts of a flow."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> int:
+        job.spawn("part", [{"number": number} for number in range(job.payload["parts"])])
+        return os.getpid()
+
+
+class Part(Handler[dict[str, Any], int]):
+    """Returns the number of the part."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> int:
+        clock.sleep(0.002)
+        return job.payload["number"]
+
+
+class Add(Handler[dict[str, Any], int]):
+    """Adds up the results of the parts."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> int:
+        return sum(job.results("part"))

@@ -317,7 +317,8 @@ class Worker:
         if not self.runs or self.hand.get(claim.id) is not claim:
             return
         del self.hand[claim.id]
-        outcome = Done() if outcome is None else outcome
+        if outcome is None:
+            outcome = self.world.folk.leaves(claim) if self.world.profile.flows else Done()
         self.world.application.ended(self, claim, outcome)
         if not self.hand:
             self._through()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clockwork import Broken
-from oracle_items import ItemPromises
+from oracle_flows import FlowPromises
 from record import EPS, TABLE, Life, Past, Record
 
 from chargehand.model.batch import Batch
@@ -39,7 +39,7 @@ class Book:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.jobs = ItemPromises(world)
+        self.jobs = FlowPromises(world)
         self.records: dict[str, Record] = {}
         self.done: dict[str, int] = {}
         """How many jobs each crew has finished in this life of the node."""

@@ -15,7 +15,7 @@ from standings import standing
 from chargehand.errors import StoreError
 from chargehand.model import limits, rates, suspects
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Claim, ClaimName, Enqueued, NewJob, Settlement, State
+from chargehand.model.job import FINISHED, Claim, ClaimName, Enqueued, NewJob, Settlement, State
 from chargehand.model.limits import NO_LIMIT, Limit
 from chargehand.model.records import CrewRow, Holder, LastLife, NodeAbout
 from chargehand.model.succession import name_taken
@@ -311,11 +311,12 @@ class Transaction:
     def claim(self, want: Want, holder: Holder, number: int, *, registered: bool) -> Grant:
         """Takes jobs. `registered`: only if the holder has a row."""
         queue, jobs = want.queue, self.tables.jobs
-        for row in list(jobs.values()):
-            if row.new.queue == queue and row.waits == "time" and row.due_ms <= self._now_ms:
+        seqs = [seq for seq, row in jobs.items() if row.state not in FINISHED and row.new.queue == queue]
+        for row in [jobs[seq] for seq in seqs]:
+            if row.waits == "time" and row.due_ms <= self._now_ms:
                 self._put(replace(row, waits=None))
         limit_of = self.tables.limits.get(queue, NO_LIMIT)
-        running = [row for row in jobs.values() if row.new.queue == queue and row.claim is not None]
+        running = [jobs[seq] for seq in seqs if jobs[seq].claim is not None]
         blocked, known = self._blocked(queue, holder), set(self.tables.suspects)
         room = limits.room(limit_of, len(running))
         if room == 0 and not want.ahead:
@@ -329,10 +330,7 @@ class Transaction:
         most, asleep = limits.within(may_start, *slots)
         if (most or asleep) and limit_of.key_rates:
             self._reopen(queue, limit_of.key_rates)
-        ready = sorted(
-            (row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked),
-            key=lambda row: row.order,
-        )
+        ready = sorted((jobs[seq] for seq in seqs if jobs[seq].ready and seq not in blocked), key=lambda row: row.order)
         next_in = opens_in
         unknown = registered and holder.life not in self.tables.nodes
         if unknown and not limit_of.of_keys:
@@ -366,10 +364,12 @@ class Transaction:
                     fence=row.fence + 1, started_ms=self._now_ms,
                 )
             )  # fmt: skip
-        left = [row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked]
-        urgent = min(want.ahead, sum(row.new.priority > want.above for row in left))
+        urgent = 0
+        if want.ahead:
+            left = [jobs[seq] for seq in seqs if jobs[seq].ready and seq not in blocked]
+            urgent = min(want.ahead, sum(row.new.priority > want.above for row in left))
         if (most or asleep) and len(claims) + waiting < most + asleep:
-            later = [row.due_ms for row in jobs.values() if row.new.queue == queue and row.waits == "time"]
+            later = [jobs[seq].due_ms for seq in seqs if jobs[seq].waits == "time"]
             next_in = limits.least(next_in, max(0, min(later) - self._now_ms) if later else None)
         elif (most or asleep) and (most, asleep) != slots:
             next_in = rates.opens_in(of_queue, len(claims) + waiting, self._now_ms)

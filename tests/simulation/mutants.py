@@ -8,6 +8,7 @@ from mutants_cancel import CANCEL
 from mutants_cluster import CLUSTER_MUTANTS
 from mutants_concurrency import CONCURRENCY
 from mutants_discovery import DISCOVERY
+from mutants_flows import FLOWS
 from mutants_hands import HANDS
 from mutants_liveness import LIVENESS
 from mutants_restarts import RESTARTS
@@ -15,5 +16,5 @@ from mutants_trust import TRUST
 from mutants_work import WORK
 
 MUTANTS = (
-    *WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *HANDS, *CONCURRENCY, *TRUST, *CLUSTER_MUTANTS
+    *WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *HANDS, *CONCURRENCY, *TRUST, *FLOWS, *CLUSTER_MUTANTS
 )  # fmt: skip

@@ -73,9 +73,9 @@ CANCEL = (
     ),
     Mutant(
         name="a job that was retried is still cancelled",
-        file="stores/sqlite/jobs.py",
-        old="  cancel_ms = NULL, failed_in = NULL, retried_ms = ?2\n",
-        new="  failed_in = NULL, retried_ms = ?2\n",
+        file="stores/sqlite/edges.py",
+        old="  interruptions = 0, progress = NULL, cancel_ms = NULL, failed_in = NULL,",
+        new="  interruptions = 0, progress = NULL, failed_in = NULL,",
         profile="cancel",
         first=24,
     ),

@@ -88,8 +88,8 @@ WORK = (
     Mutant(
         name="oldest last",
         file="stores/sqlite/jobs.py",
-        old="ORDER BY priority DESC, seq LIMIT ?2)",
-        new="ORDER BY priority DESC, seq DESC LIMIT ?2)",
+        old="ORDER BY priority DESC, {PLACE}, seq LIMIT ?2)",
+        new="ORDER BY priority DESC, {PLACE} DESC, seq LIMIT ?2)",
         profile="work",
         first=3,
     ),
@@ -193,7 +193,7 @@ WORK = (
     Mutant(
         name="a dead worker's job is forgotten",
         file="model/ledger.py",
-        old="            if self._record(claim, now - held.since_of(job), its, now, worker=worker, pid=pid)",
+        old="            if self._record(claim, took, its, now, worker=worker, pid=pid, kept=kept)",
         new="            if claim.failures > 99 and State.FAILED",
         profile="poison",
         first=0,

@@ -55,7 +55,7 @@ class Truth(msgspec.Struct):
 
     id: str
     queue: str
-    order: tuple[int, int]
+    order: tuple[int, ...]
     max_attempts: int
     due: tuple[int, int]
     state: str = "queued"
@@ -155,6 +155,18 @@ class JobPromises:
         """Whether the store holds claims of this crew back now."""
         now = self._world.now
         return any(self.paused.get(scope, -1.0) > now for scope in ("*", crew))
+
+    def waits(self, job: Truth) -> bool:
+        """Whether a queued job waits for others (`oracle_flows`)."""
+        return False
+
+    def unsure(self, job: Truth) -> bool:
+        """Whether a queued job may wait for others."""
+        return False
+
+    def conflict(self, job_id: str) -> None:
+        """The store refuses to retry a job."""
+        self.check(False, f"job {job_id} cannot be retried")
 
     # what happens to a claim
 
@@ -301,15 +313,17 @@ class JobPromises:
         self.check(not (paused and claims), f"{crew} is paused, but {len(claims)} jobs were claimed for it")
         ready = sorted(
             (job.order, job.id) for job in self.jobs.values()
-            if job.queue == crew and job.state == "queued" and job.due[0] <= now
+            if job.queue == crew and job.state == "queued" and job.due[0] <= now and not self.waits(job)
         )  # fmt: skip
         taken = [claim.id for claim in claims]
-        if not paused and all(self.jobs[job].due[1] <= now for _, job in ready):
+        sure = all(self.jobs[job].due[1] <= now and not self.unsure(self.jobs[job]) for _, job in ready)
+        if not paused and sure:
             free = self._with_one_suspect(crew, [job for _, job in ready])
             self.check(taken == free[:limit], f"{crew} wants {limit} of {free}, and gets {taken}")
         for claim in claims:
             job = self.jobs[claim.id]
             self.check(job.state == "queued", f"job {claim.id} is claimed, but it is {job.state}")
+            self.check(not self.waits(job), f"job {claim.id} is claimed, but it waits for others")
             self.check(job.due[0] <= now, f"job {claim.id} is claimed {job.due[0] - now} ms too early")
             self.check(claim.number > job.number, f"job {claim.id}: claim {claim.number} follows {job.number}")
             self.check((claim.failures, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
@@ -378,6 +392,7 @@ class JobPromises:
             "LEFT JOIN chargehand_attempt a ON a.job = j.seq GROUP BY id"
         )
         for job_id, attempts, done in counted:
+            self.check(job_id in self.jobs, f"job {job_id} exists, but nothing that was accepted made it")
             job = self.jobs[job_id]
             self.check(job.state in ("done", "failed", "cancelled"), f"job {job_id} is still {job.state}")
             self.check((done or 0) == job.completed <= 1, f"job {job_id} was completed {done} times")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from callers import Callers
+from flow_callers import FlowCallers
 
 from chargehand.model.fleet import orders
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 VERBS = (orders.Verb.START, orders.Verb.STOP, orders.Verb.DRAIN, orders.Verb.RESTART, orders.Verb.RESET)
 
 
-class People(Callers):
+class People(FlowCallers):
     """See the module. Every deed is drawn by the seed."""
 
     def __init__(self, world: "World") -> None:
@@ -28,7 +28,8 @@ class People(Callers):
             "retry a job": self._retry, "cancel a job": self._cancel, "epidemic": self._epidemic,
             "items": self._items, "touch": self._touch, "withdraw": self._withdraw, "wake": self._wake,
             "table trouble": self._table_trouble, "turn sick": self._turn_sick, "bad jobs": self._bad_jobs,
-            "upstream": self._upstream, "nothing": lambda: None,
+            "upstream": self._upstream, "flow": self._begin_flow, "follow": self._follow,
+            "cancel a flow": self._cancel_flow, "retry a flow": self._retry_flow, "nothing": lambda: None,
         }  # fmt: skip
 
     def disturb(self) -> None:

@@ -58,6 +58,8 @@ class Profile:
     slow_store: float = 0.01
     batching: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """Crews that take several jobs at once: how many, and how long they wait for them."""
+    flows: float = 0.0
+    """How often a job that ends well leaves others; 0: there are no flows."""
     most_in_hand: int = 1
     """How many short jobs a worker may have in its hand."""
     gpus: tuple[int, ...] = ()
@@ -409,6 +411,47 @@ PROFILES = (
         gaps=(0.01, 0.3, 3, 12),
         batches=(1, 2, 5, 12),
         slow_store=0.05,
+    ),
+    Profile(
+        name="flows",
+        crews={"a": Terms(workers=2), "b": Terms(workers=2)},
+        flows=0.25,
+        restart=LIFTED,
+        jobs={
+            "done": 30,
+            "raised": 2,
+            "retry": 2,
+            "gave up": 3,
+            "crash": 2,
+            "endless": 1,
+            "last words": 1,
+            "wakes late": 0.3,
+        },
+        loads={"quick": 20, "crash": 0.5},
+        deeds={
+            "flow": 14,
+            "follow": 10,
+            "enqueue": 1,
+            "cancel a flow": 3,
+            "retry a flow": 4,
+            "cancel a job": 5,
+            "retry a job": 7,
+            "kill a worker": 2,
+            "kill the node": 1,
+            "stop the node": 0.5,
+            "pause": 0.5,
+            "resume": 0.5,
+            "store trouble": 1,
+            "ghost": 2,
+            "nothing": 2,
+        },
+        takes=(0.001, 0.05, 1.0, 4.0),
+        timeouts=(3_600_000, None, 5_000),
+        gaps=(0.01, 0.5, 3, 10),
+        batches=(1, 3),
+        slow_store=0.05,
+        least_deeds=8,
+        most_deeds=24,
     ),
     Profile(
         name="tiny",

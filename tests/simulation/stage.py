@@ -27,7 +27,7 @@ from chargehand.stores.sqlite.store import SqliteStore
 EPOCH_MS = 1_700_000_000_000
 USUAL = (ledger.POLL, search.ENOUGH, jobs.new_claim)
 """What a world changes in the shipped modules, as it was."""
-TABLES = ("job", "attempt", "pause", "node", "crew", "worker", "suspect")
+TABLES = ("job", "attempt", "pause", "node", "crew", "worker", "suspect", "edge", "flow", "sequence")
 
 
 class Stage:
