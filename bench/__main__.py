@@ -18,6 +18,7 @@ from bench.row import Measure, Row, register
 THEMES = {
     "sqlite": (
         "throughput",
+        "flows",
         "waiting",
         "enqueueing",
         "latency",
@@ -32,6 +33,7 @@ THEMES = {
     ),
     "postgres": (
         "postgres.throughput",
+        "postgres.flows",
         "postgres.enqueueing",
         "postgres.latency",
         "postgres.resting",

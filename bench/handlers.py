@@ -16,6 +16,14 @@ class Nothing(Handler[Any, None]):
         return None
 
 
+class Fan(Handler[int | None, None]):
+    """Spawns the given number of jobs, which do nothing."""
+
+    def perform(self, job: Job[int | None]) -> None:
+        if job.payload:
+            job.spawn(job.queue, [None] * job.payload)
+
+
 class Wait(Handler[float, None]):
     """Waits for the given seconds, and lets other jobs of the worker go on."""
 
