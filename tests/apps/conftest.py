@@ -10,6 +10,9 @@ import pytest
 from tonearm import weights
 from tonearm.errors import WeightsError
 
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before numpy is imported: threads of BLAS spin, and tests run side by side
+
 
 @pytest.fixture(autouse=True)
 def every_test_ends_its_processes(nothing_is_left_behind: None) -> None: ...

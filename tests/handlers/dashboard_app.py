@@ -28,6 +28,8 @@ hand = Chargehand(
 )
 steps = hand.crew("steps", "dashboard_handlers:Steps", workers=int(os.environ.get("DASH_WORKERS", "2")), max_attempts=1)
 faults = hand.crew("faults", FAULTY, workers=1, max_attempts=1)
+if "DASH_SCENES" in os.environ:
+    hand.crew("scenes", "dashboard_handlers:Steps", workers=int(os.environ["DASH_SCENES"]), max_attempts=1)
 hand.pages.append(Page("Songs", "/songs"))
 
 app = FastAPI()

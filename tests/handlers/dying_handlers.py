@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripted_handlers import write
+from scripted_handlers import worker_of, write
 
 from chargehand import Handler, Job, clock
 
@@ -16,7 +16,7 @@ class DiesAfter(Handler[dict[str, Any], str]):
         write(job.payload["ledger"], "start", job.id, os.getpid())
         while not Path(job.payload["gate"]).exists():
             clock.sleep(0.002)
-        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+        context: Any = worker_of(job)
         send = context._send
 
         def last_words(frame: bytes) -> None:
@@ -32,7 +32,7 @@ class Garbler(Handler[dict[str, Any], str]):
 
     def perform(self, job: Job[dict[str, Any]]) -> str:
         write(job.payload["ledger"], "start", job.id, os.getpid())
-        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+        context: Any = worker_of(job)
         match job.payload["into"]:
             case "nothing":
                 return "said"

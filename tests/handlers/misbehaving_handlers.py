@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from scripted_handlers import write
+from scripted_handlers import worker_of, write
 
 from chargehand import GiveUp, Handler, Job, UnrecoverableError, clock
 
@@ -70,11 +70,9 @@ class Rough(Handler[dict[str, Any], Any]):
         return {"code": done.returncode}  # a handler that takes its child's death for a result
 
     def ready_again(self, job: Job[Any]) -> None:
-        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
-        context._send(b"READY|{}\n")
+        worker_of(job)._send(b"READY|{}\n")
         wait_for_ever()
 
     def empty_lines(self, job: Job[Any]) -> None:
-        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
-        context._send(b"\n" * 200_000)
+        worker_of(job)._send(b"\n" * 200_000)
         wait_for_ever()

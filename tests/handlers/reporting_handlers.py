@@ -1,5 +1,6 @@
 """Handlers that report their environment, print lines, or crash while they load."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -24,6 +25,16 @@ class Talker(Handler[dict[str, Any], None]):
         for text in job.payload["lines"]:
             sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+
+class Recorder(Handler[dict[str, Any], None]):
+    """Logs a record with the payload's fields, and the exception of a failed step."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> None:
+        try:
+            {}["missing"]
+        except KeyError:
+            logging.getLogger("songs").exception("step %d failed", 3, extra=job.payload)
 
 
 class Fragile(Handler[Any, str]):

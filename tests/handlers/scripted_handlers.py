@@ -14,6 +14,12 @@ def write(path: str, *words: Any) -> None:
     os.close(descriptor)
 
 
+def worker_of(job: Job[Any]) -> Any:
+    """Returns the worker that performs a job, to write into its sockets."""
+    context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+    return context.worker
+
+
 class Doer(Handler[dict[str, Any], Any]):
     """Does what the payload says, and keeps a ledger of its own: `start ID PID` and `end ID PID`."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chaos import judge
 from chaos.campaign import Campaign
+from chaos.flows import Flows
 from chaos.killer import Numbers
 from chaos.tiny import Tiny
 
@@ -36,6 +37,15 @@ def test_the_death_of_a_worker_is_charged_to_one_of_its_tiny_jobs_at_most(  # sp
     found = Tiny(tmp_path, 4000, 8, SEED).run()
     assert (found.lost, found.twice, found.not_begun, found.wrong) == ([], [], [], [])
     assert (found.jobs, found.kills) == (4000, 8)
+
+
+def test_no_flow_is_lost_or_hangs_whatever_is_killed(  # spec: FL-2 FL-3 FL-4
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CHARGEHAND_URL", raising=False)
+    found = Flows(tmp_path, 60, 6, 3, SEED).run()
+    assert (found.lost, found.twice, found.hung, found.wrong) == ([], [], [], [])
+    assert (found.flows, dict(found.struck)) == (60, {"worker": 6, "node": 1, "host": 1, "both": 1})
 
 
 @pytest.mark.parametrize(

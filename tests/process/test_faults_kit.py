@@ -30,8 +30,11 @@ class Sent:
     def send(self, data):
         said.append([self.into, data.decode("latin-1")])
 
-class JobContext:
+class Worker:
     outlet, _send = Sent("pulse"), Sent("work").send
+
+class JobContext:
+    worker = Worker
     def progress(self, *told):
         sys.stderr.write("progress\\n")
         sys.stderr.flush()
@@ -40,7 +43,7 @@ said, beats, over = [], [clock.monotonic()], threading.Event()
 
 def beat():
     while not over.wait(0.01):
-        with JobContext.outlet._lock:
+        with Worker.outlet._lock:
             beats.append(clock.monotonic())
             sys.stderr.write("." if dots else "")
             sys.stderr.flush()

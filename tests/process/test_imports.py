@@ -114,6 +114,7 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.protocol",
         "chargehand.protocol.frame",
         "chargehand.worker",
+        "chargehand.worker.context",
         "chargehand.worker.failures",
         "chargehand.worker.forked",
         "chargehand.worker.hand",

@@ -83,6 +83,31 @@ def test_logs_follow(world: World) -> None:  # spec: CL-5
             assert json.loads(data.stdout.readline())["job"] == ref.id
 
 
+# spec: HK-3
+def test_a_record_of_a_handler_is_one_line_of_json_with_its_own_fields(world: World) -> None:
+    crews = "hand.crew('record', 'reporting_handlers:Recorder', workers=1)"
+    with serving(world, crews, CHARGEHAND_LOG="json") as served:
+        become(served.hand, "healthy")
+        crew = served.hand.crew("record", "reporting_handlers:Recorder")
+        ref = crew.enqueue({"song": 7, "mood": {"calm": 0.5}, "job": "own"})
+        ref.wait(30)
+        eventually(lambda: served.logged("step 3 failed"))
+        (line,) = [line for line in served.log.read_text().splitlines() if "step 3 failed" in line]
+        told = command(world, "logs", "--job", ref.id)
+    record = json.loads(line)
+    exception = record.pop("exception")
+    assert exception.splitlines()[0] == "Traceback (most recent call last):"
+    assert exception.splitlines()[-1] == "KeyError: 'missing'"
+    assert record.pop("ts")
+    assert record == {
+        "level": "error", "message": "step 3 failed", "component": "worker:record:0", "job": ref.id,
+        "event": "worker-output", "logger": "songs", "song": 7, "mood": {"calm": 0.5}, "job_": "own",
+    }  # fmt: skip
+    first, *_, last = told.stdout.splitlines()
+    assert first.endswith("songs: step 3 failed song=7 mood={'calm': 0.5} job_=own")
+    assert last.endswith("KeyError: 'missing'")
+
+
 def test_logs_of_a_node_that_goes_away(world: World) -> None:  # spec: CL-3
     with serving(world, CREWS) as served:
         become(served.hand, "healthy")

@@ -63,9 +63,12 @@ def test_current_jobs_finish_and_nothing_new_is_taken(hand: Chargehand, world: W
 def test_what_was_claimed_ahead_goes_back(hand: Chargehand, world: World) -> None:  # spec: PD-1 WK-3
     do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running():
-        do.enqueue_many([{"ledger": world.ledger}] * 3000)
+        gate = world.gate()
+        free, held = {"ledger": world.ledger}, {"ledger": world.ledger, "gate": str(gate)}
+        do.enqueue_many([free] * 1000 + [held] * 2000)  # not all can have ended before the pause
         eventually(lambda: len(world.lines("end")) > 200)
         hand.pause("do")
+        gate.touch()
 
         def all_settled() -> bool:
             (count,) = hand.counts()

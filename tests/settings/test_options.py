@@ -26,7 +26,7 @@ def test_the_keywords_of_python_callers_are_the_options() -> None:
 def test_the_keywords_of_the_client_are_the_options() -> None:
     hints = get_type_hints(NewJobOptions)
     assert set(hints) == set(NAMES)
-    spelled = {str: str, int: int, tuple: list[str]}
+    spelled = {str: str, int: int, bool: bool, tuple: list[str]}
     kinds = {option.name: (spelled[option.kind], spelled[option.kind] | None) for option in OPTIONS}
     assert all(hints[name] in kinds[name] for name in NAMES)
 
@@ -60,13 +60,13 @@ def test_every_option_is_described_and_allows_its_default() -> None:
     [
         (
             {"colour": 1},
-            "unknown option colour; there are: delay, key, label, limit_key, max_attempts, priority, run_at",
+            "unknown option colour; there are: after, delay, expires, flow, if_failed, key, label, limit_key",
         ),
         ({"run_at": datetime(2026, 1, 1)}, "run_at is .*; must be a datetime with a time zone"),
         ({"run_at": 5}, "run_at is 5; must be a datetime"),
         ({"label": 5}, "label is 5; must be a string"),
         ({"tags": "nightly"}, "tags is 'nightly'; must be a list of strings"),
-        ({"tags": [1]}, "tags contain 1; each must be a string of 1 to 100 characters"),
+        ({"tags": [1]}, "tags contains 1; each must be a string of 1 to 100 characters"),
         ({"tags": ["x" * 101]}, "each must be a string of 1 to 100 characters"),
         ({"tags": ["a\n"]}, "tags"),
         ({"tags": [str(n) for n in range(21)]}, "the number of tags is 21"),

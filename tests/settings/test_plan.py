@@ -113,6 +113,16 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
         ({"rate": 600}, "^crew 'tag': rate is 600; must be a string or None$"),
         ({"rate_per_key": -1}, "^crew 'tag': rate_per_key is -1; must be a string or None$"),
         ({"idle_exit": "1h"}, "^crew 'tag': idle_exit is '1h'; must be a number or None$"),
+        ({"backoff": ()}, r"^crew 'tag': backoff is \(\); must be seconds"),
+        ({"backoff": -1}, "^crew 'tag': backoff is -1; must be seconds"),
+        ({"backoff": (1, -1)}, "backoff is .*; must be seconds"),
+        ({"backoff": "often"}, "^crew 'tag': backoff is 'often'; must be a number of seconds, or a list of them$"),
+        ({"retry_on": ("not a name",)}, "retry_on contains 'not a name'; must be the name of an exception type"),
+        ({"give_up_on": ("",)}, "give_up_on contains ''; must be the name"),
+        (
+            {"retry_on": ("A", "B"), "give_up_on": ("B",)},
+            "^crew 'tag': B is in retry_on and in give_up_on; choose one$",
+        ),
         ({"when_cut_off": "wait"}, "^crew 'tag': when_cut_off is 'wait'; must be 'go on' or 'stop'$"),
         ({"discovers": "no"}, "^crew 'tag': discovers is 'no'; must be True or False$"),
         ({"environment": {"A": 1}}, "^crew 'tag': environment is {'A': 1}; must be a dict of strings by names$"),
@@ -333,3 +343,15 @@ def test_a_crew_that_stops_when_cut_off_needs_a_lease_in_which_its_jobs_can_be_c
     ):
         check_node(node(when_cut_off="stop"))
     assert Chargehand(tmp_path / "s.db").crew("tag", "a:B", when_cut_off="stop").plan.when_cut_off == "stop"
+
+
+# spec: WK-16
+def test_exception_types_of_a_crew_are_classes_or_names(tmp_path: Path) -> None:
+    hand = Chargehand(tmp_path / "s.db")
+    plan = hand.crew("a", "a:B", retry_on=[OSError, "my.Error"], give_up_on=PayloadError, backoff=[1, 10.5]).plan
+    assert (plan.retry_on, plan.give_up_on) == (("OSError", "my.Error"), ("chargehand.errors.PayloadError",))
+    assert plan.backoff == (1, 10.5)
+    assert hand.crew("b", "a:B", backoff=5).plan.backoff == 5
+    for wrong in (7, [int], [OSError("an instance")]):
+        with pytest.raises(ConfigurationError, match="must be an exception type or its name"):
+            hand.crew("c", "a:B", retry_on=wrong)  # type: ignore[arg-type]

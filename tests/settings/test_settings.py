@@ -72,7 +72,7 @@ def test_every_setting_can_be_set_in_every_way(told: Any) -> None:
         "cors_origins": ["https://a.example", "http://b.example:3000"], "host": "::1", "port": 0,
         "allowed_hosts": ["a.example", "b.example"], "trusted_proxies": ["127.0.0.1", "10.0.0.0/8", "::1"],
         "admin_key": "0123456789abcdef", "log_level": "DEBUG", "log": "json", "synchronous": "normal", "history": True,
-        "nvidia_smi": "/opt/bin/nvidia-smi",
+        "nvidia_smi": "/opt/bin/nvidia-smi", "files": "/x/files",
     }  # fmt: skip
     for setting in SETTINGS:
         value = samples.get(setting.path[0], 700)
@@ -240,22 +240,22 @@ def test_files_of_the_current_folder_win_name_by_name(start: tuple[Path, Path]) 
     assert (found.liveness.grace, found.liveness.silent) == (2, 3)  # .env beside the module wins over TOML here
     assert found.url == str(here / "jobs.db")
     names = ["chargehand.toml", "chargehand.toml", ".env", ".env"]
-    assert found.files == tuple(str(folder / name) for folder, name in zip([module, here] * 2, names, strict=True))
+    assert found.read_from == tuple(str(folder / name) for folder, name in zip([module, here] * 2, names, strict=True))
     assert read(module, {}, {"WORKER_PROCESSES": "5"}).worker_processes == 5
 
 
 def test_each_file_alone_is_read_and_reported(start: tuple[Path, Path]) -> None:  # spec: CF-4
     module, here = start
-    assert read(module, {}, {}).files == ()
+    assert read(module, {}, {}).read_from == ()
     assert read(module, {}, {}).url == str(module / "chargehand.db")
     for folder in start:
         (folder / ".env").write_text("CHARGEHAND_PORT=7\n")
         found = read(module, {}, {})
-        assert (found.port, found.files) == (7, (str(folder / ".env"),))
+        assert (found.port, found.read_from) == (7, (str(folder / ".env"),))
         assert str(folder / ".env") in found.origins["port"]
         (folder / ".env").unlink()
     (here / ".env").write_text("CHARGEHAND_PORT=8\n")
-    assert read(here, {}, {}).files == (str(here / ".env"),)  # once, if both folders are the same
+    assert read(here, {}, {}).read_from == (str(here / ".env"),)  # once, if both folders are the same
 
 
 def test_a_named_file_replaces_both(start: tuple[Path, Path]) -> None:  # spec: CF-4
@@ -265,7 +265,7 @@ def test_a_named_file_replaces_both(start: tuple[Path, Path]) -> None:  # spec: 
         (folder / "other.toml").write_text(f"node = '{folder.name}'\n")
         (folder / ".env").write_text("CHARGEHAND_CONFIG=other.toml\n")
     found = read(module, {}, {})
-    assert (found.port, found.node, found.files[0]) == (8356, "here", str(here / "other.toml"))
+    assert (found.port, found.node, found.read_from[0]) == (8356, "here", str(here / "other.toml"))
     (here / ".env").unlink()
     assert read(module, {}, {}).node == "module"
 
@@ -275,16 +275,16 @@ def test_a_current_folder_that_cannot_be_used_is_left_out(
 ) -> None:  # spec: CF-4
     module, here = start
     (here / ".env").mkdir()  # a virtual environment of that name
-    assert read(module, {}, {}).files == ()
+    assert read(module, {}, {}).read_from == ()
     (here / ".env").rmdir()
     (here / ".env").write_text("CHARGEHAND_PORT=7\n")
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may search every folder
-    assert read(module, {}, {}).files == ()
+    assert read(module, {}, {}).read_from == ()
     monkeypatch.undo()
     monkeypatch.chdir(here)
     (here / ".env").unlink()
     here.rmdir()
-    assert read(module, {}, {}).files == ()
+    assert read(module, {}, {}).read_from == ()
 
 
 # .env

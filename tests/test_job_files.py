@@ -1,0 +1,107 @@
+"""The folders of flows and jobs: made private, limited, removed; nothing outside their root is touched."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chargehand import Chargehand, ConfigurationError, FolderFull
+from chargehand.node.job_files import sweep
+from chargehand.stores import open_store
+from chargehand.system.job_files import FLOWS, JOBS, LONGEST_NAME, SCRATCH, JobFiles, name_of, names, owner_of, remove
+
+
+# spec: FL-5
+@given(st.text(min_size=1, max_size=20))
+def test_every_id_has_a_folder_of_its_own_below_the_root(owner: str) -> None:
+    name = name_of(owner)
+    assert owner_of(name) == owner
+    assert "/" not in name
+    assert name not in (".", "..")
+    assert len(name.encode()) <= LONGEST_NAME
+
+
+def test_an_id_that_is_too_long_for_a_folder_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="too long"):
+        name_of("ü" * 200)
+    assert [owner_of(name) for name in ("a.b", "%", "%2", "%zz", "%61", "%2e")] == [None] * 6
+
+
+# spec: FL-5
+def test_without_a_root_every_use_is_refused_in_words() -> None:
+    with pytest.raises(ConfigurationError, match="set CHARGEHAND_FILES"):
+        JobFiles(None).folder(None, "j")
+    with pytest.raises(ConfigurationError, match="set CHARGEHAND_FILES"):
+        JobFiles(None).scratch("a", 1)
+
+
+# spec: FL-5
+def test_folders_are_private_and_a_link_is_not_followed(tmp_path: Path) -> None:
+    files = JobFiles(str(tmp_path / "root"))
+    folder = files.folder("f/../..", "j")
+    assert folder == files.folder("f/../..", "other")
+    assert folder.parent == tmp_path / "root" / FLOWS
+    assert files.folder(None, "j").parent == tmp_path / "root" / JOBS
+    for path in (folder, folder.parent, folder.parent.parent):
+        assert os.stat(path).st_mode & 0o777 == 0o700
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "root" / JOBS / "linked").symlink_to(outside)
+    with pytest.raises(ConfigurationError, match="is not a folder"):
+        files.folder(None, "linked")
+
+
+# spec: FL-5
+def test_what_is_removed_is_the_link_and_not_where_it_leads(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    scratch = JobFiles(str(root)).scratch("a", 7)
+    (scratch / "deep").mkdir()
+    (scratch / "deep" / "link").symlink_to(outside)
+    (root / SCRATCH / "8").symlink_to(outside)
+    assert remove(str(root), SCRATCH, ["a.7", "8", "9"]) == 2
+    assert names(str(root), SCRATCH) == []
+    assert (outside / "precious").exists()
+    (root / SCRATCH).rmdir()
+    (root / SCRATCH).symlink_to(outside)
+    assert remove(str(root), SCRATCH, ["precious"]) == 0
+    assert (outside / "precious").exists()
+
+
+# spec: FL-5
+def test_a_folder_at_its_limit_is_full_until_files_are_removed(tmp_path: Path) -> None:
+    files = JobFiles(str(tmp_path / "root"), limit=1000)
+    folder = files.folder("f", "j")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "large").write_bytes(bytes(1000))
+    with pytest.raises(FolderFull, match=r"have 1,000 bytes; CHARGEHAND_FILES_LIMIT allows 1,000"):
+        files.folder("f", "j")
+    assert files.folder("g", "j") != folder
+    (folder / "inner" / "large").unlink()
+    assert files.folder("f", "j") == folder
+
+
+# spec: FL-5
+def test_a_sweep_removes_what_belongs_to_nothing_in_the_store(tmp_path: Path) -> None:
+    hand = Chargehand(tmp_path / "s.db")
+    crew = hand.crew("a", "nowhere:Nothing")
+    with hand.flow("kept") as flow:
+        flow.enqueue(crew, 1)
+    ref = crew.enqueue(2)
+    root = hand.location.job_files(None)
+    assert root is not None
+    assert root == f"{tmp_path / 's.db'}-files"
+    files = JobFiles(root)
+    kept = {files.folder(flow.id, "x"), files.folder(None, ref.id)}
+    gone = {files.folder("gone", "x"), files.folder(None, "gone"), files.scratch("gone", 12345)}
+    (Path(root) / FLOWS / "not.ours").mkdir()
+    for folder in gone:
+        (folder / "file").touch()
+    assert sweep(root, lambda: open_store(hand.url)) == 3
+    assert all(folder.exists() for folder in kept)
+    assert not any(folder.exists() for folder in gone)
+    assert (Path(root) / FLOWS / "not.ours").exists()
+    hand.close()
