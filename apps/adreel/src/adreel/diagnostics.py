@@ -17,7 +17,10 @@ MODULES = {
 
 
 def concurrency(service: Service) -> dict[str, Any]:
-    """Returns the configured and running workers of every node, the threads of a job, and who is at what."""
+    """Returns the configured and running workers of every node, the threads of a job, and who is at what.
+
+    The claims say who is at what; the rows of the workers are written once a second, and may be older.
+    """
     hand = service.crews.hand
     claims = {(claim.node, claim.worker): claim for claim in hand.claims()}
     workers = [part for part in hand.health() if part.crew is not None]
@@ -32,7 +35,7 @@ def concurrency(service: Service) -> dict[str, Any]:
         },
         "nodes": len(nodes),
         "running": sum(part.pid is not None for part in workers),
-        "busy": sum(part.current_job is not None for part in workers),
+        "busy": sum((part.node, part.component) in claims for part in workers),
         "workers": [_worker(part, claims.get((part.node, part.component))) for part in workers],
     }
 
@@ -49,7 +52,7 @@ def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
         "pid": part.pid,
         "status": part.status,
         "threads": _threads(part.pid),
-        "job": part.current_job,
+        "job": None if claim is None else claim.id,
         "film": None if claim is None else claim.label,
         "since_ms": None if claim is None else claim.started_ms,
         "progress": part.metadata.get("progress"),
