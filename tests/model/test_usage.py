@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.model.fleet.usage import ThreadUsage, Usage, shows_work
+from chargehand.model.fleet.usage import ThreadUsage, Usage, cores, shows_work
 
 MAIN, NATIVE = 1, 2
 SECONDS = 15.0
@@ -86,3 +86,9 @@ def test_the_total_is_all_but_the_pulse() -> None:
     assert (
         Usage(threads={MAIN: ThreadUsage(1.0), NATIVE: ThreadUsage(2.0)}, own=9.0, ended=4.0, children=8.0).total == 15
     )
+
+
+def test_cores_that_a_worker_and_its_children_use() -> None:  # spec: CL-6
+    before, after = reading(0, main=0.5, children=1.0), reading(2, main=0.5, children=1.0)
+    assert cores(before, after, 2) == 1.5
+    assert cores(after, before, 2) == 0, "a thread that ended between two readings is no negative use"

@@ -1,6 +1,7 @@
 """What a running worker is doing now: `chargehand stack`, also while C code holds the interpreter."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ def test_stacks_on_request_while_c_code_holds_the_interpreter_and_before_crashes
             assert (stacks.code, stacks.stacks.count("in burn_in_c")) == (StackCode.DUMPED, 1), stacks
             assert "in _turn" in stacks.stacks, "the pulse thread waits"
             assert f"thread {pid} 'python': state " in stacks.threads
+            assert (stacks.memory or 0) > 1 << 20, stacks
+            assert min(stacks.cpu or 0, stacks.cpu_s or 0) > 0, stacks
         with burn.open("r+b") as file:  # not truncated: it is mapped
             file.write(bytes([STOP]))
         burning.wait(30)
@@ -77,7 +80,10 @@ def test_stacks_from_another_terminal(make_hand: MakeHand, world: World) -> None
         pid = world.started(ref)
         busy = next(name for name, number in pids(hand).items() if number == pid)
         shown = said(world, "stack", busy)
-        assert shown.startswith(f"worker:{busy} (pid {pid}), job {ref.id}: wrote its stacks\n\nstacks:\n")
+        assert shown.startswith(f"worker:{busy} (pid {pid}), job {ref.id}: wrote its stacks\nuses ")
+        assert re.search(
+            r"uses [\d.]+ MiB of memory, \d+% of a core now, [\d.]+ s of CPU time since its start\n\nstacks:\n", shown
+        )
         assert 'faults.py", line ' in shown
         assert " in _wait\n" in shown
         assert answered(world, "stack", f"worker:{busy}")["code"] == "dumped"

@@ -6,6 +6,7 @@ import typer
 
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR
+from chargehand.model.doctor.wording import size
 from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 
 
@@ -16,17 +17,31 @@ def stack(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show the Python stacks of all threads of a running worker, which goes on."""
+    """Show the Python stacks of all threads of a running worker, which goes on, and its memory and CPU use."""
     found = find.service(app, store).stack(find.scoped(worker, node) or worker)
     show.json(found) if json else _print(found)
     if found.code != StackCode.DUMPED:
         raise typer.Exit(EXIT_ERROR)
 
 
+def _used(found: WorkerStacks) -> list[str]:
+    """Returns what the process uses, in words."""
+    used: list[str] = []
+    if found.memory is not None:
+        used.append(f"{size(found.memory)} of memory")
+    if found.cpu is not None:
+        used.append(f"{found.cpu:.0%} of a core now")
+    if found.cpu_s is not None:
+        used.append(f"{found.cpu_s:,.1f} s of CPU time since its start")
+    return used
+
+
 def _print(found: WorkerStacks) -> None:
     pid = "" if found.pid is None else f" (pid {found.pid})"
     job = "" if found.job is None else f", job {found.job}"
     show.line(f"{found.component}{pid}{job}: {found.text}")
+    if used := _used(found):
+        show.line(f"uses {', '.join(used)}")
     for title, text in (("stacks", found.stacks), ("threads, from /proc", found.threads)):
         if text:
             show.line(f"\n{title}:")

@@ -7,11 +7,13 @@ replies.
 import signal
 from collections.abc import Mapping
 
+import msgspec
+
 from chargehand import clock, log
 from chargehand.model.fleet import stacks
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.stacks import SignalState, StackCode, Why, WorkerStacks
-from chargehand.model.fleet.usage import Usage
+from chargehand.model.fleet.usage import Usage, cores
 from chargehand.node.handle import Handle
 from chargehand.node.replies import Token, answer_stacks
 from chargehand.processes import proc
@@ -30,6 +32,8 @@ class Dump:
         self._signalled: tuple[float, SignalState] | None = None
         """When the signal was sent, and what the kernel knew about it before."""
         self.look_at, self._interval = now, stacks.FIRST_LOOK
+        self._dumped: WorkerStacks | None = None
+        """The answer with the stacks, while the CPU use is measured."""
         handle.ask_stacks()
 
     def _answer(self, why: Why, text: str = "") -> WorkerStacks:
@@ -40,7 +44,27 @@ class Dump:
         )  # fmt: skip
 
     def look(self, now: float) -> WorkerStacks | None:
-        """Returns the answer; None if the worker has more time, until `look_at`."""
+        """Returns the answer; None if the worker has more time, or its CPU use is measured, until `look_at`."""
+        found = self._dumped or self._read(now)
+        if found is None or found.code != StackCode.DUMPED:
+            return found
+        if now < self._since + stacks.MEASURED:
+            self._dumped, self.look_at = found, self._since + stacks.MEASURED
+            return None
+        return self._measured(found, now)
+
+    def _measured(self, found: WorkerStacks, now: float) -> WorkerStacks:
+        """Adds the memory and the CPU use of the process to the answer."""
+        before, after = self._usage, self._usage_now()
+        return msgspec.structs.replace(
+            found,
+            memory=proc.memory_of(self.handle.child.pid),
+            cpu=None if before is None or after is None else cores(before, after, now - self._since),
+            cpu_s=None if after is None else round(after.total, 2),
+        )
+
+    def _read(self, now: float) -> WorkerStacks | None:
+        """Returns what the worker wrote, or why it wrote nothing; None if it has more time."""
         if self.handle.exit is not None:
             return self._answer(stacks.exited())
         found = self.handle.asked_stacks()

@@ -126,6 +126,12 @@ def usage_of(pid: int, own: int) -> "Usage | None":
     return Usage(threads=threads, own=pulse.cpu if pulse else 0.0, ended=ended, children=round(children, 2))
 
 
+def memory_of(pid: int) -> int | None:
+    """Returns the resident memory of a process in bytes; None if it has exited."""
+    sizes = _text(f"/proc/{pid}/statm").split()
+    return int(sizes[1]) * os.sysconf("SC_PAGE_SIZE") if sizes else None
+
+
 def _thread(pid: int, task: str) -> "ThreadUsage":
     """Reads a thread: its CPU time in nanoseconds if the kernel has it, and whether it sleeps on a futex."""
     from chargehand.model.fleet.usage import ThreadUsage

@@ -193,6 +193,9 @@ WORKER_STACKS = WorkerStacks(
     text="wrote its stacks",
     stacks='Thread 0x00007f2b4c1f6740 (most recent call first):\n  File "/app/tagger.py", line 41 in perform',
     threads="thread 4711 'python': state S, in do_poll.constprop.0",
+    memory=412_000_256,
+    cpu=0.98,
+    cpu_s=61.24,
 )
 QUEUE_HISTORIES = QueueHistories(
     (QueueHistory("tag", at_ms=(AT, AT + 10_000), waiting=(12, 9), running=(2, 2), failed=(1, 1), rate=(0.0, 0.3)),)

@@ -23,6 +23,8 @@ LIMIT = 1.0
 """Seconds within which a signal makes the worker write its stacks."""
 FIRST_LOOK, LONGEST_LOOK = 0.002, 0.05
 """Seconds between two checks for the dump: twice as long after each, up to the longest."""
+MEASURED = 0.2
+"""Seconds over which the CPU use of the worker is measured."""
 LONGEST = 256 << 10
 """Bytes of a dump; of a longer one the end is kept, which has the main thread."""
 SUSPENDED, DEAD = "Tt", "ZX"
@@ -56,6 +58,12 @@ class WorkerStacks(msgspec.Struct, frozen=True, kw_only=True):
     stacks: str = ""
     threads: str = ""
     """Each thread as the kernel sees it: its state, and the kernel function in which it waits."""
+    memory: int | None = None
+    """Bytes of memory that the process uses (resident)."""
+    cpu: float | None = None
+    """Cores that the process and its child processes used while the stacks were written, at least 0.2 s; 1.0 is one."""
+    cpu_s: float | None = None
+    """CPU seconds that the process and its child processes have used since the process started."""
 
 
 class SignalState(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,11 @@ def shows_work(before: Usage, after: Usage, seconds: float) -> bool:
     return False
 
 
+def cores(before: Usage, after: Usage, seconds: float) -> float:
+    """Returns how many cores the worker and its child processes have used in the `seconds` between two readings."""
+    return round(max(0.0, after.total - before.total) / seconds, 2)
+
+
 def working(before: Usage, after: Usage, seconds: float) -> list[int]:
     """Returns the threads that have used more CPU time in the `seconds` than waiting for the interpreter costs."""
     most = _cost_of_waiting(before, after, seconds)

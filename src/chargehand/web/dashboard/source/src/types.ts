@@ -975,6 +975,9 @@ export interface WorkerStacks {
   text: string;
   stacks: string;
   threads: string;
+  memory: number | null;
+  cpu: number | null;
+  cpu_s: number | null;
 }
 
 export interface WorkerStatus {
