@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NGINX := $(VENV)/nginx
 BROWSER := $(VENV)/.browser
+SITE := $(VENV)/.site
 APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run adreel example test test-full test-servers test-all check format lint types imports bench simulate chaos docs dashboard clean help
+.PHONY: run adreel example test test-full test-servers test-all check format lint types imports bench simulate chaos docs site site-serve dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -49,7 +51,7 @@ test: $(STAMP) | $(NGINX) $(BROWSER)  ## run the tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone and not full"
 
-test-full: $(STAMP) | $(NGINX) $(BROWSER)  ## run the long tests: libraries of songs, wheels, upgrades, several nodes
+test-full: $(STAMP) $(SITE) | $(NGINX) $(BROWSER)  ## run the long tests: libraries of songs, wheels, upgrades, several nodes
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-servers: $(STAMP)  ## run the conformance suite against every PostgreSQL and pooler that is installed
@@ -58,7 +60,7 @@ test-servers: $(STAMP)  ## run the conformance suite against every PostgreSQL an
 test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)
 	@$(PYTHON) tests/every_python.py $(PYTHONS)
 
-check: $(STAMP) format lint types imports test test-full  ## run format, lint, types, imports and all tests, as CI does
+check: $(STAMP) format lint types imports site test test-full  ## run format, lint, types, imports, the site and all tests, as CI does
 
 format: $(STAMP)
 	@$(BIN)/ruff format --check .
@@ -85,8 +87,20 @@ dashboard: $(STAMP)  ## build the dashboard from its source (needs Node.js 20.19
 	@$(BIN)/python src/chargehand/web/dashboard/generate_types.py
 	@cd src/chargehand/web/dashboard/source && npm install --no-save --no-audit --no-fund && npm run --silent build
 
-docs: $(STAMP)   ## generate docs/reference.md from the code
+docs: $(STAMP)   ## generate docs/reference.md and docs/cli.md from the code
 	@$(BIN)/python docs/generate.py
+
+# Dependency groups need pip 25.1.
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group docs
+	@touch $@
+
+site: $(SITE)    ## build the documentation site into site/; a broken link is an error
+	@$(BIN)/mkdocs build --quiet --strict
+
+site-serve: $(SITE)  ## show the documentation site on http://127.0.0.1:8010, and again after each change
+	@$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8010
 
 clean:           ## remove the environment and caches
 	rm -rf $(VENV) .venvs .pytest_cache .ruff_cache .import_linter_cache .hypothesis

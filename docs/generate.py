@@ -1,6 +1,6 @@
-"""Generates docs/reference.md, and the table of doctor's findings in docs/operations.md, from the code.
+"""Generates docs/reference.md, docs/cli.md, and the table of doctor's findings in docs/operations.md, from the code.
 
-`python docs/generate.py` writes both files. `--check` exits with status 1 if a file differs from the generated text.
+`python docs/generate.py` writes the files. `--check` exits with status 1 if a file differs from the generated text.
 """
 
 import ast
@@ -11,7 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
 from chargehand import codec, errors
+from chargehand.cli.main import app as command_line
 from chargehand.model import job
 from chargehand.model.doctor import causes
 from chargehand.model.fleet import death, lifecycle, orders, policy, stacks
@@ -24,6 +28,7 @@ from chargehand.testing import faults, faults_loading
 
 PAGE = Path(__file__).with_name("reference.md")
 MANUAL = Path(__file__).with_name("operations.md")
+COMMANDS = Path(__file__).with_name("cli.md")
 BEGIN, END = "<!-- doctor: ", "<!-- end of doctor -->"
 
 STATUS = {
@@ -220,8 +225,53 @@ def manual() -> str:
     return f"{before}{begin}{comment}\n\n{found}\n\n{END}{after.partition(END)[2]}"
 
 
+def commands() -> str:
+    """Returns docs/cli.md: every command with its arguments and options."""
+    root = get_command(command_line)
+    assert isinstance(root, TyperGroup)
+    parts = [
+        "# Command line\n\nGenerated from the code by `make docs`. Change the code, not this file.",
+        "Options of `chargehand` itself stand before the command: `chargehand --url http://studio:8356 status`.\n\n"
+        + options(root),
+        "Exit codes are in the [reference](reference.md#exit-codes).",
+    ]
+    for path, command in every_command(root, ()):
+        context = command.make_context(path[-1], [], resilient_parsing=True)
+        usage = " ".join(["chargehand", *path, *command.collect_usage_pieces(context)])
+        parts.append(f"## chargehand {' '.join(path)}\n\n`{usage}`\n\n{prose(command.help or '')}")
+        if rows := options(command):
+            parts.append(rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def every_command(
+    group: TyperGroup, path: tuple[str, ...]
+) -> Iterable[tuple[tuple[str, ...], TyperCommand | TyperGroup]]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield (*path, name), command
+            yield from every_command(command, (*path, name))
+        elif isinstance(command, TyperCommand) and not command.hidden:
+            yield (*path, name), command
+
+
+def options(command: TyperCommand | TyperGroup) -> str:
+    context = command.make_context("chargehand", [], resilient_parsing=True)
+    found = [each.get_help_record(context) for each in command.params]
+    rows = [(f"`{record[0]}`", prose(record[1])) for record in found if record]
+    return table(("argument or option", "meaning"), rows) if rows else ""
+
+
+def prose(text: str) -> str:
+    """Returns a help text for Markdown: line breaks within a paragraph are spaces, and `<` and `*` stand for themselves."""
+    paragraphs = inspect.cleandoc(text.replace("\b", "")).split("\n\n")
+    joined = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    return joined.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
+
+
 def main() -> int:
-    pages = {PAGE: page(), MANUAL: manual()}
+    pages = {PAGE: page(), MANUAL: manual(), COMMANDS: commands()}
     if "--check" in sys.argv:
         old = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
         sys.stderr.writelines(f"{name} is out of date: run make docs\n" for name in old)
