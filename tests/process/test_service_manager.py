@@ -84,6 +84,18 @@ def quiet(manager: Manager) -> int:
     return int(last[0])
 
 
+def test_a_state_that_a_full_queue_refused_is_reported_with_the_next_sign_of_life(manager: Manager) -> None:
+    notifier = notify.Notifier(str(manager.path), 1.0)
+    for _ in range(1000):  # more than the queue of a socket holds
+        notifier.alive()
+    notifier.ready("works")
+    assert manager.count("READY=1") == 0
+    notifier.alive()
+    assert manager.hear()[-3:] == ["READY=1", "STATUS=works", "WATCHDOG=1"]
+    notifier.alive()
+    assert manager.count("READY=1") == 1
+
+
 def test_only_the_process_that_is_the_service_reports(manager: Manager) -> None:
     def enabled(**variables: str) -> notify.Notifier | None:
         notify.enable(variables)

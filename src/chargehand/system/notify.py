@@ -20,10 +20,12 @@ class Notifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self.every = None if watchdog is None else watchdog / 2
         """Seconds between two signs of life; None: nobody waits for them."""
+        self._unsent = ""
+        """The state that the full queue of a busy service manager did not take: it is sent with the next report."""
 
     def ready(self, status: str) -> None:
         """Reports that the start is complete, with a text for people."""
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send(f"READY=1\nSTATUS={status}", keep=True)
 
     def alive(self) -> None:
         """Reports that the service works."""
@@ -31,15 +33,18 @@ class Notifier:
 
     def stopping(self) -> None:
         """Reports that the service is about to end."""
-        self._send("STOPPING=1")
+        self._send("STOPPING=1", keep=True)
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, *, keep: bool = False) -> None:
+        full = f"{self._unsent}\n{text}" if self._unsent else text
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
                 sock.setblocking(False)
-                sock.sendto(text.encode(), self._address)
-        except OSError:
-            return  # the manager restarts, or its queue is full: the next sign of life says the same
+                sock.sendto(full.encode(), self._address)
+        except OSError:  # the manager restarts, or its queue is full
+            self._unsent = text if keep else self._unsent
+        else:
+            self._unsent = ""
 
 
 _notifier: Notifier | None = None
