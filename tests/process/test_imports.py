@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 from world import World
 
 from chargehand import Chargehand
-from paths import ROOT, python_path
+from paths import python_path
 
 
 @pytest.mark.full
@@ -49,43 +48,6 @@ def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World
     finally:
         host.terminate()
         host.wait(20)
-
-
-@pytest.mark.full
-def test_the_wheel_without_extras_imports_and_works(world: World) -> None:
-    """In an environment of its own that has the two core dependencies and nothing else."""
-    dist = world.folder / "dist"
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(ROOT)]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    home = world.folder / "venv"
-    venv.create(home, with_pip=False, symlinks=True)
-    (site,) = home.glob("lib/python*/site-packages")
-    import apsw
-    import msgspec
-
-    for module in (apsw, msgspec):
-        folder = Path(str(module.__file__)).parent
-        (site / folder.name).symlink_to(folder)
-    (wheel,) = dist.glob("*.whl")
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)], check=True)
-    (world.folder / "jobs.py").write_text(
-        "from chargehand import Chargehand\nhand = Chargehand()\ncrew = hand.crew('add', 'adding:Add', workers=1)\n"
-    )
-    (world.folder / "adding.py").write_text(
-        "from chargehand import Handler\n"
-        "class Add(Handler):\n    def perform(self, job):\n        return sum(job.payload)\n"
-    )
-    (world.folder / "go.py").write_text(
-        "import chargehand, jobs\n"
-        "for name in chargehand.__all__: getattr(chargehand, name)\n"
-        "with jobs.hand.running(): print(jobs.crew.enqueue([1, 2]).wait(20), chargehand.__file__)\n"
-    )
-    python = home / "bin" / "python"
-    done = subprocess.run([python, "go.py"], cwd=world.folder, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"3 {site}")
-    told = subprocess.run([python, "-m", "chargehand"], cwd=world.folder, capture_output=True, text=True, check=False)
-    assert told.returncode == 2
-    assert "pip install 'chargehand[cli]'" in told.stderr
 
 
 def test_a_worker_is_light(hand: Chargehand, world: World) -> None:  # spec: WP-2

@@ -28,9 +28,28 @@ function digest() {
   return createHash("sha256").update(lines.join("")).digest("hex");
 }
 
+// The folders below node_modules from which a module was bundled.
+function packages(bundle) {
+  const modules = Object.values(bundle).flatMap((chunk) => Object.keys(chunk.modules ?? {}));
+  const names = modules.map((path) => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1]);
+  return [...new Set(names.filter(Boolean))].sort();
+}
+
+// The licences of what is bundled; a package without one fails the build.
+function notices(bundle) {
+  const parts = packages(bundle).map((name) => {
+    const folder = join(here, "node_modules", name);
+    const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    const title = `${name} ${version} (${license})`;
+    return `${title}\n${"-".repeat(title.length)}\n\n${readFileSync(join(folder, "LICENSE"), "utf8").trim()}\n`;
+  });
+  return `The dashboard of Chargehand contains the following packages.\n\n${parts.join("\n\n")}`;
+}
+
 const pages = {
   name: "pages",
   writeBundle(_, bundle) {
+    writeFileSync(join(out, "THIRD-PARTY-NOTICES.txt"), notices(bundle));
     const script = Object.keys(bundle).find((name) => name.endsWith(".js"));
     const page = readFileSync(join(here, "page.html"), "utf8").replace("SCRIPT", script);
     writeFileSync(join(out, "index.html"), page);
