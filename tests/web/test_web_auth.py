@@ -204,6 +204,17 @@ def test_a_revoked_key_opens_nothing_within_a_second_or_so(web: Web) -> None:  #
     assert "revoked" in problem(answer, 401, "key-unknown")["detail"]  # type: ignore[arg-type]
 
 
+def test_keys_and_sign_ins_of_other_processes_open_at_once(web: Web, folder: Path) -> None:  # spec: SE-2
+    other = Web(folder)
+    other.ask("GET", LOOK, key="ch_unknown")  # what the store has is in the cache now
+    key, _ = web.hand.make_key("ops", [Scope.READ])
+    assert other.ask("GET", LOOK, key=key).status_code == 200
+    other.ask("GET", LOOK, key=key)
+    page = Page(web, key)
+    assert other.ask("GET", LOOK, key=None, headers={"Cookie": page.cookie}).status_code == 200
+    other.close()
+
+
 def test_a_stream_ends_when_its_key_is_revoked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-2 EV-5
     monkeypatch.setattr(sse, "PING_EVERY", 0.05)
     monkeypatch.setattr(sse, "RECHECK_EVERY", 0.1)

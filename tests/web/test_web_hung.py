@@ -11,6 +11,7 @@ import httpx
 import pytest
 from webworld import Web, problem
 
+from chargehand import clock
 from chargehand.testing import eventually
 from chargehand.web.threads import Cached, Overdue, ThreadPool
 
@@ -132,5 +133,30 @@ def test_many_who_ask_at_once_are_one_question() -> None:
         with pytest.raises(LookupError):
             await cached.get()
         assert await cached.get() == 4
+
+    asyncio.run(calls())
+
+
+def test_a_newer_answer_is_of_a_question_that_began_later_and_there_are_few() -> None:
+    async def calls() -> None:
+        asked, gate = 0, asyncio.Event()
+
+        async def ask() -> int:
+            nonlocal asked
+            asked += 1
+            number = asked
+            await gate.wait()
+            return number
+
+        cached = Cached(ask, 60.0, clock.monotonic)
+        first = asyncio.ensure_future(cached.get())
+        while not asked:
+            await asyncio.sleep(0)
+        newer = [asyncio.ensure_future(cached.get_newer(0.02)) for _ in range(5)]
+        await asyncio.sleep(0)
+        gate.set()
+        assert await first == 1
+        assert await asyncio.gather(*newer) == [2] * 5  # the first had begun before
+        assert await cached.get() == 2
 
     asyncio.run(calls())

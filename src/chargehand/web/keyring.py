@@ -1,4 +1,9 @@
-"""Finds the caller of a key, a token or a session cookie; what the store has of them is cached for a second."""
+"""Finds the caller of a key, a token or a session cookie.
+
+What the store has of them is cached for half a second. A key or session that is not in the cache may have been made
+since by another process (`chargehand keys create`, another process of the server), so the store is read again before it
+is rejected.
+"""
 
 import asyncio
 import hmac
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_AGE = 1.0
 """Seconds after which a revoked key is rejected, at most."""
+LOOK_AGAIN = 0.1
+"""Least pause in seconds between two reads of the store for keys that are not in the cache: unknown ones cost little."""
 SESSION_PREFIX = "cs_"
 
 
@@ -72,7 +79,10 @@ class Keyring:
         return tuple(ApiKey(id=TOKEN_ID, name=TOKEN_ID, digest=each, scopes=SCOPES, created_ms=0) for each in tokens)
 
     async def _match(self, secret: str) -> ApiKey | None:
-        found: StoredAccess = await self._found.get()
+        match = self._match_in(await self._found.get(), secret)
+        return match or self._match_in(await self._found.get_newer(LOOK_AGAIN), secret)
+
+    def _match_in(self, found: StoredAccess, secret: str) -> ApiKey | None:
         digest, others = keys.digest(secret), self._unstored(found)
         # All keys are compared, so that the duration does not depend on the match.
         match = [key for key in (*found.keys, *others) if hmac.compare_digest(key.digest, digest)]
@@ -86,10 +96,12 @@ class Keyring:
     async def by_cookie(self, secret: str) -> Caller | str:
         """Returns the caller with this cookie, or the reason why it is rejected."""
         found: StoredAccess = await self._found.get()
-        for key in (*self._unstored(found), None):
-            session = found.sessions.get(_session_digest(secret, key))
-            if session is None or session.expires_ms <= clock.now_ms():
-                continue
+        opened = self._session_in(found, secret)
+        if opened is None:
+            found = await self._found.get_newer(LOOK_AGAIN)
+            opened = self._session_in(found, secret)
+        if opened is not None:
+            session, key = opened
             opened_with = key or next((each for each in found.keys if each.id == session.key), None)
             if opened_with is None:
                 return "the key of this session no longer exists"
@@ -98,6 +110,14 @@ class Keyring:
                 return caller
             return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
         return "the session has ended"
+
+    def _session_in(self, found: StoredAccess, secret: str) -> tuple[Session, ApiKey | None] | None:
+        """Returns the session with this cookie, and the key it was opened with if that is not in the store."""
+        for key in (*self._unstored(found), None):
+            session = found.sessions.get(_session_digest(secret, key))
+            if session is not None and session.expires_ms > clock.now_ms():
+                return session, key
+        return None
 
     def _caller(self, key: ApiKey) -> Caller | str:
         now = clock.now_ms()

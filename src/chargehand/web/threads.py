@@ -118,7 +118,27 @@ class Cached:
         """Returns the cached result, or calls `ask` if it is too old. Raises what `ask` raises."""
         if self._at is not None and self._clock() - self._at <= self._age:
             return self._answer
-        if self._asking is None or self._asking.done() or self._asking.get_loop() is not asyncio.get_running_loop():
+        return await self._renewed()
+
+    async def get_newer(self, least_pause: float) -> Any:
+        """Returns the result of a call of `ask` that began after this one. Such calls begin at most once every
+        `least_pause` seconds, however many ask for them. Raises what `ask` raises."""
+        now = self._clock()
+        while self._at is None or self._at < now:
+            if self._at is not None and (pause := self._at + least_pause - self._clock()) > 0:
+                await asyncio.sleep(pause)
+            elif not self._is_asking():
+                return await self._renewed()
+            else:
+                await self._renewed()  # it may have begun before this call
+        return self._answer
+
+    def _is_asking(self) -> bool:
+        asking = self._asking
+        return asking is not None and not asking.done() and asking.get_loop() is asyncio.get_running_loop()
+
+    async def _renewed(self) -> Any:
+        if self._asking is None or not self._is_asking():
             self._asking = asyncio.create_task(self._renew())
         return await asyncio.shield(self._asking)
 
