@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_AGE = 1.0
 """Seconds after which a revoked key is rejected, at most."""
 LOOK_AGAIN = 0.1
-"""Least pause in seconds between two reads of the store for keys that are not in the cache: unknown ones cost little."""
+"""Least pause in seconds between two reads for keys that are not in the cache: unknown ones cost little."""
 SESSION_PREFIX = "cs_"
 
 
