@@ -1,6 +1,7 @@
 """Reads text in key frames with the networks of PP-OCR (package rapidocr). Never uses the network."""
 
 import logging
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -24,6 +25,7 @@ class Reader:
     """The two networks: one finds lines of text, the other one reads a line."""
 
     def __init__(self, threads: int = 1) -> None:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is loaded
         from rapidocr import RapidOCR
         from rapidocr.ch_ppocr_det import TextDetector
         from rapidocr.ch_ppocr_rec import TextRecInput, TextRecognizer

@@ -1,16 +1,18 @@
 """The forward pass in onnxruntime: faster than numpy on a CPU, and able to use a GPU."""
 
+import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as untyped
 
 from tonearm.ear.mel import BANDS, FRAMES
 from tonearm.ear.network import Affine, Dense, Floats, Front, Middle, Weights, padding
 from tonearm.ear.onnxfile import Graph
 
-onnxruntime: Any = untyped
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is loaded
+onnxruntime: Any = import_module("onnxruntime")
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 BATCH = 32
 """Number of patches per call on a GPU. On a CPU one patch at a time is faster and uses less memory."""
