@@ -82,7 +82,7 @@ bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE
 simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)
 
-chaos: $(STAMP)  ## kill real processes at random and account for every job (JOBS=, SEED=, MINUTES=, STORE=postgres, ONLY=)
+chaos: $(STAMP)  ## kill real processes at random and account for every job (JOBS=, SEED=, MINUTES=, STORE=postgres, ONLY=; APP=adreel: FILMS=, KILLS=)
 	@$(BIN)/python -m chaos
 
 dashboard: $(STAMP)  ## build the dashboard from its source (needs Node.js 20.19 or newer)

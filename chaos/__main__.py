@@ -1,16 +1,14 @@
 """`python -m chaos`: kills and stops processes at random and checks the result.
 
 Environment variables: JOBS, SEED, MINUTES, KEEP, ONLY (kills, limits, tiny, flows), and STORE (sqlite or postgres).
+With APP=adreel the processes are those of Adreel: FILMS, KILLS, SEED, KEEP.
 """
 
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from chaos.flows import Flows
 from chaos.flows import Found as FoundFlows
 from chaos.judge import Verdict
 from chaos.killer import Numbers
+from chaos.output import folder, table, violations
 from chaos.tiny import Found, Tiny
 from chargehand import RestartPolicy, clock
 from chargehand.model.job import DEFAULT_POLICY
@@ -34,7 +33,6 @@ FLOWS, FLOW_KILLS, FLOW_NODES = 2_000, 150, 12
 RUNS = ("kills", "limits", "tiny", "flows")
 KILLING = 0.72
 """The share of the time with kills; the rest is for the last jobs, the evaluation and the second run."""
-SHOWN = 20
 
 
 def _number(name: str, default: float) -> float:
@@ -59,17 +57,6 @@ def _numbers() -> Numbers:
     )
 
 
-@contextmanager
-def _folder(name: str) -> Generator[Path]:
-    """Creates a new directory; its content is kept only if KEEP names a destination."""
-    with tempfile.TemporaryDirectory(prefix="chaos-") as path:
-        try:
-            yield Path(path)
-        finally:
-            if os.environ.get("KEEP"):
-                shutil.copytree(path, Path(os.environ["KEEP"]) / name, ignore=shutil.ignore_patterns("*-sock"))
-
-
 def _limits() -> dict[str, str]:
     old, new = RestartPolicy(), LIFTED
     restarts = f"restarts: {old.rapid_limit} in {old.window:g} s, {old.lifetime_limit} in all → {new.rapid_limit:,}"
@@ -84,12 +71,6 @@ def _limits() -> dict[str, str]:
     }
 
 
-def _table(rows: Mapping[str, Any]) -> None:
-    width = max(len(name) for name in rows)
-    for name, value in rows.items():
-        print(f"  {name:{width}}  {value:>8,}" if isinstance(value, int) else f"  {name:{width}}  {value}")
-
-
 def _report(verdict: Verdict) -> dict[str, int]:
     four = {
         "lost": len(verdict.lost),
@@ -102,21 +83,17 @@ def _report(verdict: Verdict) -> dict[str, int]:
         **verdict.struck,
         "late outcomes fenced off": verdict.late, "executed": verdict.executed, "completed": verdict.completed, **four,
     }  # fmt: skip
-    _table(figures)
+    table(figures)
     print("limits lifted:")
-    _table(_limits())
+    table(_limits())
     for kind in ("lost", "twice", "unexpected", "orphans"):
-        lines: list[str] = getattr(verdict, kind)
-        for line in lines[:SHOWN]:
-            print(f"{kind.upper()}: {line}")
-        if len(lines) > SHOWN:
-            print(f"{kind.upper()}: and {len(lines) - SHOWN} more")
+        violations(kind, getattr(verdict, kind))
     return figures
 
 
 def _report_second(found: GivenUp) -> dict[str, Any]:
     figures = {"kills": found.kills, "workers": found.workers, "given up": found.failed}
-    _table(figures)
+    table(figures)
     for line in [*found.reasons, *(f"WRONG: {line}" for line in found.wrong)]:
         print(f"  {line}")
     return {**figures, "as it must be": found.good}
@@ -128,9 +105,8 @@ def _report_tiny(found: Found) -> dict[str, Any]:
         "executed": found.executed, "lost": len(found.lost), "completed twice": len(found.twice),
         "charged though not begun": len(found.not_begun), "unexpected": len(found.wrong),
     }  # fmt: skip
-    _table(figures)
-    for line in [*found.lost, *found.twice, *found.not_begun, *found.wrong][:SHOWN]:
-        print(f"WRONG: {line}")
+    table(figures)
+    violations("wrong", [*found.lost, *found.twice, *found.not_begun, *found.wrong])
     return {**figures, "as it must be": found.good}
 
 
@@ -140,9 +116,8 @@ def _report_flows(found: FoundFlows) -> dict[str, Any]:
         "quarantined and released by hand": found.released, "ends": found.ends, "lost": len(found.lost),
         "completed twice": len(found.twice), "hung": len(found.hung), "unexpected": len(found.wrong),
     }  # fmt: skip
-    _table(figures)
-    for line in [*found.lost, *found.twice, *found.hung, *found.wrong][:SHOWN]:
-        print(f"WRONG: {line}")
+    table(figures)
+    violations("wrong", [*found.lost, *found.twice, *found.hung, *found.wrong])
     return {**figures, "as it must be": found.good}
 
 
@@ -176,6 +151,12 @@ def main() -> int:
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
         sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if (name := os.environ.get("APP", "")) == "adreel":
+        from chaos import adreel  # it needs the application
+
+        return adreel.main(_number)
+    if name:
+        sys.exit(f"APP={name} is unknown: adreel, or nothing")
     if (store := os.environ.get("STORE", "sqlite")) == "postgres":
         return _on_server()
     if store != "sqlite":
@@ -187,26 +168,26 @@ def main() -> int:
     good: list[bool] = []
 
     def kills() -> dict[str, Any]:
-        with _folder("first") as folder:
-            verdict = Campaign(folder, numbers, seed).run()
+        with folder("first") as place:
+            verdict = Campaign(place, numbers, seed).run()
         good.append(verdict.good)
         return _report(verdict)
 
     def limits() -> dict[str, Any]:
-        with _folder("second") as folder:
-            found = Budget(folder).run()
+        with folder("second") as place:
+            found = Budget(place).run()
         good.append(found.good)
         return _report_second(found)
 
     def tiny() -> dict[str, Any]:
-        with _folder("tiny") as folder:
-            found = Tiny(folder, tiny_jobs, tiny_kills, seed).run()
+        with folder("tiny") as place:
+            found = Tiny(place, tiny_jobs, tiny_kills, seed).run()
         good.append(found.good)
         return _report_tiny(found)
 
     def flows() -> dict[str, Any]:
-        with _folder("flows") as folder:
-            found = Flows(folder, flow_count, flow_kills, flow_nodes, seed).run()
+        with folder("flows") as place:
+            found = Flows(place, flow_count, flow_kills, flow_nodes, seed).run()
         good.append(found.good)
         return _report_flows(found)
 

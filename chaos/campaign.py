@@ -6,14 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from chaos import judge, ledger, processes
+from chaos import judge
 from chaos.hosts import World
 from chaos.judge import Verdict
 from chaos.killer import ENQUEUED_BY, Killer, Numbers
 from chargehand import Conflict, StoreError, clock
 from chargehand.model.job import State
 from chargehand.model.records import JobFilter
-from chargehand.processes import proc
 
 TURN = 0.02
 PROGRESS, RELEASE = 5.0, 1.0
@@ -34,8 +33,6 @@ class Campaign:
         self._parts = 0
         self._released = 0
         self._wrong: list[str] = []
-        self._node: int | None = None
-        self._orphans: list[str] = []
 
     def run(self) -> Verdict:
         """Runs all steps."""
@@ -51,7 +48,7 @@ class Campaign:
             self._tell()
             world.stop()
             world.hand.close()
-            self._look_for_orphans()
+            world.look_for_orphans()
         return self._judge()
 
     # steps of the loop
@@ -81,7 +78,7 @@ class Campaign:
         now = clock.monotonic()
         self._world.watch_host()
         view = self._world.view()
-        self._look_for_ghosts(view)
+        self._world.look_for_ghosts(view)
         if now - self._looked >= RELEASE:
             self._looked = now
             self._release()
@@ -129,29 +126,6 @@ class Campaign:
             except StoreError as error:
                 self._wrong.append(f"{job.id} could not be released: {error}")
 
-    def _look_for_ghosts(self, view: dict[str, Any] | None) -> None:
-        """Checks that no process of an earlier node is alive when a new node has its first worker."""
-        if view is None or view["pid"] == self._node:
-            return
-        marks = [proc.mark_of(worker["pid"]) for worker in view["workers"] if worker["pid"]]
-        lives = {life_of(mark) for mark in marks} - {None}
-        if not lives:
-            return
-        self._node = view["pid"]
-        for pid in processes.all_of(self._world.run):
-            life = life_of(proc.mark_of(pid))
-            if life is not None and life not in lives:
-                self._orphans.append(f"process {pid} of node life {life} was alive next to node {self._node}")
-
-    def _look_for_orphans(self) -> None:
-        """Checks that no process of the run is left at the end."""
-        folder, run = self._world.folder, self._world.run
-        children = [(int(pid), int(start)) for _, pid, start in ledger.read(folder / "children")]
-        left = {*processes.all_of(run), *(pid for pid, start in children if proc.alive(pid, start))}
-        self._orphans += [f"process {pid} was left at the end: {processes.command_of(pid)}" for pid in sorted(left)]
-        stubborn = processes.end_all(run, children)
-        self._orphans += [f"process {pid} cannot be killed" for pid in stubborn]
-
     # output
 
     def _tell(self) -> None:
@@ -168,7 +142,7 @@ class Campaign:
     def _judge(self) -> Verdict:
         verdict = judge.judge(self._world.folder, self._world.kept())
         verdict.unexpected += [*self._wrong, *self._killer.wrong, *self._world.wrong]
-        verdict.orphans += self._orphans
+        verdict.orphans += self._world.orphans
         hit = self._killer.counts
         verdict.struck = {
             "workers killed": hit["kill"],
@@ -184,9 +158,3 @@ class Campaign:
             "quarantined and released by hand": self._released,
         }
         return verdict
-
-
-def life_of(mark: str | None) -> str | None:
-    """Returns the node life in a worker's marker; hosts and nodes have none."""
-    parts = (mark or "").split("/")
-    return parts[1] if len(parts) > 2 else None

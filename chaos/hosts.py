@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from chaos import app, judge, processes
+from chaos import app, judge, ledger, processes
 from chaos.judge import Kept
+from chargehand import Chargehand
 from chargehand.host import nodelock
+from chargehand.processes import proc
 from chargehand.processes.prctl import die_with_parent
 from chargehand.stores.location import locate
 
@@ -21,14 +23,21 @@ PATIENCE = 60.0
 class World:
     """The folder and the processes of one run. All its processes are killed when the block ends."""
 
-    def __init__(self, folder: Path, limits: str) -> None:
+    stopped_codes: ClassVar[tuple[int, ...]] = (0,)
+    """Exit codes of a host that was stopped gracefully."""
+
+    def __init__(self, folder: Path, limits: str, hand: Chargehand | None = None) -> None:
+        """`hand` is the application; by default the one of the chaos test with these limits."""
         self.folder, self._limits = folder, limits
-        self.store = app.store_of(folder)
         self.run = os.urandom(8).hex()
-        self.hand = app.hand_of(folder, limits)
+        self.hand = hand or app.hand_of(folder, limits)
+        self.store = self.hand.url
         self.host: subprocess.Popen[bytes] | None = None
         self.wrong: list[str] = []
         """Unexpected behaviour of hosts."""
+        self.orphans: list[str] = []
+        """Processes that outlived the node that started them."""
+        self._node: int | None = None
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -80,7 +89,7 @@ class World:
 
     def node_pid(self) -> int | None:
         """Returns the pid of the node that holds the store, ready or not."""
-        pid = (nodelock.holder(locate(str(self.store))) or {}).get("pid")
+        pid = (nodelock.holder(locate(self.store)) or {}).get("pid")
         return pid if isinstance(pid, int) else None
 
     def kill(self, whom: str) -> bool:
@@ -107,5 +116,33 @@ class World:
         except subprocess.TimeoutExpired:
             self.wrong.append(f"host {host.pid} did not stop within {PATIENCE:g} s")
             return
-        if code:
+        if code not in self.stopped_codes:
             self.wrong.append(f"host {host.pid} was stopped gracefully but exited with {code}")
+
+    def look_for_ghosts(self, view: dict[str, Any] | None) -> None:
+        """Checks that no process of an earlier node is alive when a new node has its first worker."""
+        if view is None or view["pid"] == self._node:
+            return
+        marks = [proc.mark_of(worker["pid"]) for worker in view["workers"] if worker["pid"]]
+        lives = {_life_of(mark) for mark in marks} - {None}
+        if not lives:
+            return
+        self._node = view["pid"]
+        for pid in processes.all_of(self.run):
+            life = _life_of(proc.mark_of(pid))
+            if life is not None and life not in lives:
+                self.orphans.append(f"process {pid} of node life {life} was alive next to node {self._node}")
+
+    def look_for_orphans(self) -> None:
+        """Checks that no process of the run is left at the end, and kills those that are."""
+        children = [(int(pid), int(start)) for _, pid, start in ledger.read(self.folder / "children")]
+        left = {*processes.all_of(self.run), *(pid for pid, start in children if proc.alive(pid, start))}
+        self.orphans += [f"process {pid} was left at the end: {processes.command_of(pid)}" for pid in sorted(left)]
+        stubborn = processes.end_all(self.run, children)
+        self.orphans += [f"process {pid} cannot be killed" for pid in stubborn]
+
+
+def _life_of(mark: str | None) -> str | None:
+    """Returns the node life in a worker's marker; hosts and nodes have none."""
+    parts = (mark or "").split("/")
+    return parts[1] if len(parts) > 2 else None

@@ -72,7 +72,7 @@ class Nodes(World):
         return sum(sum(self._crews(name).values()) for name in self._names)
 
     def kept(self) -> Kept:
-        with psycopg.connect(str(self.store), autocommit=True) as connection:
+        with psycopg.connect(self.store, autocommit=True) as connection:
             return Kept(lambda sql: connection.execute(sql.encode()).fetchall(), ON_SERVER)
 
     def view(self) -> dict[str, Any] | None:
@@ -145,6 +145,9 @@ class Nodes(World):
         if node is None or not processes.send(node, signal.SIGKILL, self.run):
             self.wrong.append(f"node {name} was not there to be killed")
         host.wait()
+
+    def look_for_ghosts(self, view: dict[str, Any] | None) -> None:
+        """Does nothing: processes of an earlier life run beside those of other nodes."""
 
     def stop(self) -> None:
         """Stops all hosts gracefully."""

@@ -5,17 +5,16 @@ Environment variables: JOBS, SEED, MINUTES, KEEP, and ONLY with the names of sce
 
 import json
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from chaos.judge import Verdict
 from chaos.killer import Numbers
 from chaos.longer import LONGER
+from chaos.output import folder, violations
 from chaos.scene import Scene
 from chaos.scenes import NINE, Kills
 from chaos.servers import MEMORY, Site
@@ -26,7 +25,6 @@ JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
 """Numbers of the scene `kills` for its default duration; they scale with the duration."""
 KILLING = 0.85
 """The share of that time with kills."""
-SHOWN = 20
 VIOLATIONS = ("lost", "twice", "expired", "unexpected", "orphans")
 
 
@@ -57,16 +55,6 @@ def _chosen() -> list[str]:
     return names
 
 
-@contextmanager
-def _folder(name: str) -> Generator[Path]:
-    with tempfile.TemporaryDirectory(prefix=f"chaos-{name}-") as path:
-        try:
-            yield Path(path)
-        finally:
-            if os.environ.get("KEEP"):
-                shutil.copytree(path, Path(os.environ["KEEP"]) / name, ignore=shutil.ignore_patterns("*-sock"))
-
-
 def _report(verdict: Verdict, times: dict[str, float], counts: dict[str, int]) -> dict[str, Any]:
     figures = {
         "acknowledged": verdict.acknowledged, "executed": verdict.executed, "completed": verdict.completed,
@@ -77,11 +65,7 @@ def _report(verdict: Verdict, times: dict[str, float], counts: dict[str, int]) -
     for what, seconds in times.items():
         print(f"  {what}: {seconds:.2f} s")
     for kind in VIOLATIONS:
-        lines: list[str] = getattr(verdict, kind)
-        for line in lines[:SHOWN]:
-            print(f"  {kind.upper()}: {line[:500]}")
-        if len(lines) > SHOWN:
-            print(f"  {kind.upper()}: and {len(lines) - SHOWN} more")
+        violations(kind, getattr(verdict, kind))
     return {**figures, "seconds": {what: round(took, 2) for what, took in times.items()}}
 
 
@@ -99,8 +83,8 @@ def main(number: Callable[[str, float], float]) -> int:
                 print(f"SKIPPED: {name}: {why}", flush=True)
                 skipped[name] = why
                 continue
-            with _folder(name) as folder:
-                scene = Kills(site, folder, seed, numbers) if scene_of is None else scene_of(site, folder, seed, number)
+            with folder(name) as where:
+                scene = Kills(site, where, seed, numbers) if scene_of is None else scene_of(site, where, seed, number)
                 print(f"{name}: {scene.title} (seed {seed})", flush=True)
                 start = clock.monotonic()
                 verdict = scene.run()

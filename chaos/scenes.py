@@ -5,7 +5,7 @@ import threading
 from bisect import bisect
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import psycopg
 
@@ -287,10 +287,7 @@ class Kills:
 
 
 class _Killing(Campaign):
-    """The campaign on several nodes: workers of an earlier life run beside those of other nodes."""
-
-    def _look_for_ghosts(self, view: dict[str, Any] | None) -> None:
-        pass
+    """The campaign on several nodes."""
 
     def longest_pause(self) -> float:
         """Returns the longest time from a kill of a node or host to the next end of a job."""
