@@ -17,7 +17,7 @@ def worker(index: int, status: str = "healthy", text: str | None = None, **field
         "node": "host", "component": f"worker:tag:{index}", "crew": "tag", "index": index, "status": status,
         "flags": (), "pid": 4000 + index, "memory": 1 << 28, "gpus": (), "jobs": 17, "restart_count": 3,
         "budget": {"rapid_left": 2, "lifetime_left": 17}, "job_since_ms": None, "current_job": "019a" * 8,
-        "progress": None, "restart_at_ms": None, "text": text, "concurrency": 1, **fields,
+        "progress": None, "restart_at_ms": None, "text": text, "cause": None, "concurrency": 1, **fields,
     }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def filled(healthy: int, unwell: int) -> Board:
         "label": "a.flac",
         "reason": "raised",
         "error": REASON,
+        "cause": REASON,
         "finished_ms": 0,
     }
     made.failures = [failure] * 5

@@ -13,9 +13,9 @@ ROWS = [
     ("worker:tag:0", "crashed (stalled)", "40711", "812 MiB", "019a" * 8, "17/250 decode", "3", "2/17", REASON),
     ("worker:tag:1", "healthy", "40712", "811 MiB", "019b" * 8, "3/250 net", "0", "5/20", "–"),
 ]
-CRASHES = ("ID", "WHEN", "WORKER", "NODE", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
+CRASHES = ("ID", "WHEN", "WORKER", "NODE", "REASON", "JOB", "WHAT FOLLOWED", "CAUSE")
 CRASHED = [
-    ("019a" * 8, "2.3 min ago", "worker:tag:0", "gpu-1", "heartbeat timeout", "SIGKILL (killed)", "019b" * 8, REASON)
+    ("019a" * 8, "2.3 min ago", "worker:tag:0", "gpu-1", "heartbeat timeout", "019b" * 8, "restarted in 0.05 s", REASON)
 ]
 
 

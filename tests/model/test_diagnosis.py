@@ -60,7 +60,7 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
     )
     diagnosis = diagnose(found, lambda _: "02:11")
     assert diagnosis.headline == (
-        "not working since 02:11: tag, 2 of 2 given up, segfault in av; 4,102 waiting, the oldest 38 minutes"
+        "not working since 02:11: tag, 2 of 2 given up, segfault in av (SIGSEGV); 4,102 waiting, the oldest 38 minutes"
     )
     assert diagnosis.findings[0].text == (
         "crew tag: 2 of 2 given up: 6 restarts in 300 s; the last: crash (signal 11, SIGSEGV)"

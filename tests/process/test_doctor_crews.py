@@ -101,7 +101,11 @@ def test_all_at_once(world: World) -> None:  # spec: CL-4 SV-12 RP-6 RP-8
     assert (wrong.severity, half.severity) == ("error", "warning")
     assert "half: 1 of 2 given up" in half.text
     (back,) = by_cause(found, "backoff").values()
-    assert (back.about, back.severity, back.short) == ("back", "error", "back, 1 of 1 crashed, segfault in ctypes")
+    assert (back.about, back.severity, back.short) == (
+        "back",
+        "error",
+        "back, 1 of 1 crashed, segfault in ctypes (SIGSEGV)",
+    )
     assert "the first restarts in" in back.text
     (fuse,) = by_cause(found, "breaker").values()
     assert (fuse.about, fuse.severity) == ("fuse", "error")

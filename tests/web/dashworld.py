@@ -64,11 +64,13 @@ def free_port() -> int:
 
 
 class Served:
-    """The application of `dashboard_app` on a store, by default one in this folder."""
+    """The application of `dashboard_app`, or of another module, on a store, by default one in this folder."""
 
-    def __init__(self, folder: Path, address: str | None = None, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, address: str | None = None, app: str = "dashboard_app", **environment: str
+    ) -> None:
         """`address`: the store; by default a file in the folder."""
-        self.folder, self.port, self._environment = folder, free_port(), environment
+        self.folder, self.port, self._environment, self._app = folder, free_port(), environment, app
         self.store = address or str(folder / "chargehand.db")
         self.url = f"http://127.0.0.1:{self.port}/chargehand"
         self.hand = Chargehand(self.store)
@@ -80,7 +82,7 @@ class Served:
     def start(self) -> None:
         path = python_path()
         env = {**os.environ, **self._environment, "CHARGEHAND_URL": self.store, "PYTHONPATH": path}
-        command = ["-m", "uvicorn", "dashboard_app:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
+        command = ["-m", "uvicorn", f"{self._app}:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
         with open(self.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")

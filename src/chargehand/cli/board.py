@@ -183,7 +183,7 @@ def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:
     left = None if budget is None else f"{budget['rapid_left']}/{budget['lifetime_left']}"
     since = worker["job_since_ms"]
     busy_for = None if since is None else show.span(max(0, clock.now_ms() - since) / 1000)
-    reason = summary(worker["text"], 80) or None
+    reason = worker["cause"] or summary(worker["text"]) or None
     if worker["restart_at_ms"] is not None:
         reason = f"{reason}; back in {show.span(max(0, worker['restart_at_ms'] - clock.now_ms()) / 1000)}"
     progress = show.progress({**(worker["progress"] or {}), "detail": None})
@@ -214,5 +214,5 @@ def _failure(job: dict[str, Any]) -> list[Any]:
         job["queue"],
         show.ago(job["finished_ms"]),
         job["reason"],
-        summary(job["error"], 80),
+        job["cause"],
     ]

@@ -6,6 +6,7 @@ import typer
 
 from chargehand.cli import find, hints, show
 from chargehand.model import address, routing
+from chargehand.model.error_line import own_frames
 from chargehand.model.fleet.death import signal_in_words
 from chargehand.model.records import CrashFilter, CrashRecord
 
@@ -48,8 +49,8 @@ def crashes(
 
 def reports(found: list[CrashRecord]) -> None:
     """Prints a table of crash reports."""
-    columns = ("ID", "WHEN", "WORKER", "NODE", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
-    rows = [(c.id, show.ago(c.at_ms), c.component, c.node, c.reason, _ended_by(c), c.job, c.follows) for c in found]
+    columns = ("ID", "WHEN", "WORKER", "NODE", "REASON", "JOB", "WHAT FOLLOWED", "CAUSE")
+    rows = [(c.id, show.ago(c.at_ms), c.component, c.node, c.reason, c.job, c.follows, c.cause) for c in found]
     show.table(columns, rows) if rows else show.line("no crash reports")
 
 
@@ -64,14 +65,18 @@ def _report(report: CrashRecord) -> None:
     uptime = "never ready" if report.uptime_ms is None else show.span(report.uptime_ms / 1000)
     facts: list[tuple[str, Any]] = [
         ("id", report.id), ("when", show.moment(report.at_ms)), ("worker", report.component), ("node", report.node),
-        ("pid", report.pid), ("reason", report.reason), ("ended by", _ended_by(report)), ("text", report.text),
+        ("pid", report.pid), ("reason", report.reason), ("ended by", _ended_by(report)), ("cause", report.cause),
         ("running job", report.job), ("memory", memory), ("ran for", uptime),
         ("charged", "to the worker" if report.charged else "not to the worker"), ("then", report.follows),
     ]  # fmt: skip
     for name, value in facts:
         if value is not None:
             show.line(f"{name:12} {show.safe(value)}")
+    own = own_frames(report.text) or own_frames(report.stacks)
+    traceback = report.text.splitlines()
     for title, lines in (
+        ("frames of the application", [line for frame in own for line in frame.splitlines()]),
+        ("error", traceback if len(traceback) > 1 else []),
         ("output that was no valid frame", report.frames),
         ("stack traces", report.stacks.splitlines()),
         ("last log lines", report.lines),

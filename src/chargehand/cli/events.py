@@ -96,7 +96,7 @@ def _worker(worker: dict[str, Any]) -> str:
     runs = f"{worker['in_hand']} of {worker['concurrency']} jobs" if several else worker["current_job"]
     job = f", runs {runs}" if runs else ""
     progress = show.progress(worker["progress"] or {})
-    why = f": {summary(worker['text'])}" if worker["text"] else ""
+    why = f": {worker.get('cause') or summary(worker['text'])}" if worker["text"] else ""
     return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"
 
 
@@ -111,7 +111,7 @@ def _job(job: dict[str, Any]) -> str:
     about = " ".join(f"[{text}]" for text in (job["label"], job["item"]) if text)
     where = f" in {job['worker']}" if job["worker"] else ""
     progress = show.progress(job["progress"] or {}) if job["state"] == "running" else None
-    error = f": {summary(job['error'])}" if job["error"] and job["state"] != "done" else ""
+    error = f": {job.get('cause') or summary(job['error'])}" if job["error"] and job["state"] != "done" else ""
     what = f"of {job['queue']} {about}".rstrip()
     awaited = job.get("waits_for", 0)
     where = f", waits for {awaited} {'job' if awaited == 1 else 'jobs'}" if awaited else where

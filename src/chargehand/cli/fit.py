@@ -18,8 +18,20 @@ SHORT_ID = 9
 """The width of a shortened id: its last 8 characters, which commands accept instead of it."""
 SHORT_TEXT = 16
 IDS = frozenset({"ID", "JOB", "FAILED JOB", "RUNNING JOB", "LAST JOB", "FLOW"})
-TEXTS = frozenset({"LABEL", "PROGRESS", "HANDLER", "SCHEDULE", "CREWS", "KEY", "GPU", "MACHINE"})
-LEAST_WANTED = ("LEFT", "VERSION", "GPU", "MACHINE", "MEMORY", "ENDED BY", "JOBS", "PROGRESS", "PID", "FOR", "NODE")
+TEXTS = frozenset({"WHAT FOLLOWED", "LABEL", "PROGRESS", "HANDLER", "SCHEDULE", "CREWS", "KEY", "GPU", "MACHINE"})
+LEAST_WANTED = (
+    "LEFT",
+    "VERSION",
+    "GPU",
+    "MACHINE",
+    "MEMORY",
+    "WHAT FOLLOWED",
+    "JOBS",
+    "PROGRESS",
+    "PID",
+    "FOR",
+    "NODE",
+)
 """The columns that are left out, in this order, if shortening is not enough."""
 
 

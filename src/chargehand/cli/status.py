@@ -122,7 +122,14 @@ def _row_elsewhere(worker: WorkerBody, *, gpus: bool) -> list[Any]:
     memory = f"{worker.memory / 2**20:.0f} MiB" if worker.memory else None
     progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
     first = [worker.component, worker.status, worker.pid, memory, *([None] if gpus else [])]
-    return [*first, show.in_hand(asdict(worker)), progress, worker.restart_count, None, summary(worker.text) or None]
+    return [
+        *first,
+        show.in_hand(asdict(worker)),
+        progress,
+        worker.restart_count,
+        None,
+        worker.cause or summary(worker.text) or None,
+    ]
 
 
 def _pause_line(pause: Pause) -> str:
@@ -144,7 +151,7 @@ def _worker_row(worker: NodeWorker, *, gpus: bool) -> list[Any]:
     progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
     status = shown_status(worker.status, worker.flags, worker.heartbeat_age_ms)
     left = f"{worker.budget.rapid_left}/{worker.budget.lifetime_left}" if worker.budget else None
-    reason = summary(worker.text) or None
+    reason = worker.cause or summary(worker.text) or None
     if worker.restart_in_s is not None:
         reason = f"{reason}; back in {show.span(worker.restart_in_s)}"
     first = [worker.component, status, worker.pid, memory]

@@ -92,7 +92,7 @@ async def _take(watcher: LiveWatcher, seen: Board, patience: float) -> None:
 
 def _failures(service: Service) -> list[dict[str, Any]]:
     found = service.jobs(JobFilter(state=State.FAILED, limit=FAILURES))
-    names = ("id", "queue", "label", "reason", "error", "finished_ms")
+    names = ("id", "queue", "label", "reason", "error", "cause", "finished_ms")
     return [{name: getattr(job, name) for name in names} for job in found]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand.model.concurrent import SlotHand
+from chargehand.model.error_line import with_cause
 from chargehand.model.figures import Share, eta, rounded
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Place
@@ -114,6 +115,7 @@ def _fields(
     place: Place, process: WorkerProcess | None, held: Held | None, policy: RestartPolicy, now: float
 ) -> dict[str, Any]:
     """Returns what is the same in the status of a node and in an event."""
+    cause = place.cause
     left = budget(policy, place.history, place.ready_at, now)
     return {
         "component": place.component,
@@ -123,6 +125,8 @@ def _fields(
         "flags": place.flags,
         "reason": _reason(place),
         "text": None if place.ready_at is not None else place.text,
+        "cause": cause and cause.line,
+        "cause_code": cause and cause.code,
         "shortage": place.shortage,
         "pid": _live_pid(process),
         "current_job": job_name(held, place.crew),
@@ -151,6 +155,8 @@ def health_note(place: Place, process: WorkerProcess | None, held: Held | None, 
         "restarts_total": place.restarts_total,
         "progress": short_progress(health.progress) if health and held and health.progress else None,
     }
+    if (cause := place.cause) is not None:
+        telemetry |= {"cause": cause.line, "cause_code": cause.code}
     if place.concurrency > 1:
         telemetry |= {"concurrency": place.concurrency, "in_hand": _count(held)}
     return HealthNote(
@@ -307,6 +313,9 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     """The node of the worker."""
     progress: Progress | None = None
     error: str | None = None
+    cause: str | None = None
+    """The error in one line."""
+    cause_code: str | None = None
     result: Any = None
     tags: tuple[str, ...] = ()
     flow: str | None = None
@@ -318,6 +327,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         same_count(self)
+        with_cause(self)
 
     @classmethod
     def of_record(cls, job: JobRecord) -> "JobBody":

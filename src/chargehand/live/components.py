@@ -44,6 +44,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     metadata: dict[str, Any]
     is_healthy: bool
+    cause: str | None = None
+    """Why a worker is not at work, in one line."""
+    cause_code: str | None = None
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +101,12 @@ def component_of(row: HealthRow) -> Component:
     status = shown_status(row.status, row.flags, row.age_ms if pid is not None else None)
     if not row.node_lives:
         status = "unknown"
-        metadata |= {"text": f"its node {row.node} is gone", "will_work": False}
+        metadata |= {"text": f"its node {row.node} is gone", "will_work": False, "cause": None}
         row = msgspec.structs.replace(row, current_job=None)  # others have it, or will
     own: dict[str, Any] = {name: getattr(row, name) for name in Component.__struct_fields__ if hasattr(row, name)}
     own |= {"status": status, "pid": pid, "metadata": metadata}
     own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}
+    own |= {"cause": metadata.get("cause"), "cause_code": metadata.get("cause_code")}
     own["restarts_total"] = metadata.get("restarts_total", row.restart_count)
     own["is_healthy"] = pid is not None and is_healthy(row.status, row.flags, row.age_ms)
     return Component(**own)
@@ -110,7 +114,7 @@ def component_of(row: HealthRow) -> Component:
 
 def member_of_component(shown: Component) -> Member:
     """Returns a worker as the verdict on its queue needs it."""
-    return Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
+    return Member(str(shown.crew), shown.status, shown.cause or shown.text, bool(shown.metadata.get("will_work")))
 
 
 def worker_of(shown: Component) -> WorkerBody:
@@ -125,6 +129,8 @@ def worker_of(shown: Component) -> WorkerBody:
         flags=shown.flags,
         reason=shown.reason,
         text=shown.text,
+        cause=shown.cause,
+        cause_code=shown.cause_code,
         pid=shown.pid,
         current_job=shown.current_job,
         progress=beside.progress if shown.current_job else None,

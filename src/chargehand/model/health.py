@@ -60,6 +60,8 @@ class JudgedWorker(Protocol):
     def flags(self) -> Sequence[str]: ...
     @property
     def text(self) -> str | None: ...
+    @property
+    def cause(self) -> str | None: ...
 
 
 def judge(
@@ -88,15 +90,19 @@ def judge(
     for crew, members in crews.items():
         failed = [member for member in members if member.status == Status.FAILED]
         if failed:
-            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {summary(failed[0].text)}"
+            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {_why(failed[0])}"
             (errors if len(failed) == len(members) else warnings).append(text)
         for member in members:
             if member.flags:
                 warnings.append(f"{member.component} is {', '.join(member.flags)}")
             elif member.status == Status.CRASHED:
-                warnings.append(f"{member.component} crashed: {summary(member.text)}")
+                warnings.append(f"{member.component} crashed: {_why(member)}")
     status = Verdict.ERROR if errors else Verdict.DEGRADED if warnings else Verdict.HEALTHY
     return Findings(status, (*errors, *warnings))
+
+
+def _why(worker: JudgedWorker) -> str:
+    return worker.cause or summary(worker.text)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -143,4 +149,4 @@ def will_work(place: Place) -> bool:
 
 def member_of(place: Place) -> Member:
     """Returns the place as a member of its crew."""
-    return Member(place.crew, place.status.value, place.text, will_work(place))
+    return Member(place.crew, place.status.value, place.cause.line if place.cause else place.text, will_work(place))

@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand import codec
 from chargehand.errors import PayloadError, summary
+from chargehand.model.error_line import with_cause
 
 PAYLOAD_LIMIT = 1 << 20
 RESULT_LIMIT = 1 << 20
@@ -305,6 +306,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
     """JSON as `msgspec.Raw`, or None; plain data when read over HTTP (msgspec cannot decode "Raw or None")."""
     error: str | None
+    cause: str | None = None
+    """The error in one line: the exception's own line of a traceback."""
+    cause_code: str | None = None
+    """The name of the exception's class, or null if the error is a sentence."""
     reason: str | None
     created_ms: int
     started_ms: int | None
@@ -335,6 +340,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         same_count(self)
+        with_cause(self)
 
     @property
     def summary(self) -> str:
@@ -354,6 +360,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int
     outcome: str
     error: str | None
+    cause: str | None = None
+    """The error in one line."""
+    cause_code: str | None = None
+
+    def __post_init__(self) -> None:
+        with_cause(self)
 
 
 # The outcomes of an attempt: what happened. `settle` decides what follows.

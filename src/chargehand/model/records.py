@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 
 from chargehand.errors import ConfigurationError
+from chargehand.model.doctor.wording import place_in
+from chargehand.model.fleet.death import crash_line
 from chargehand.model.job import Found, NewJob, State
 
 
@@ -258,6 +260,17 @@ class CrashRecord(CrashReport, frozen=True, kw_only=True):
 
     node: str
     at_ms: int
+    cause: str = ""
+    """What ended the worker, in one line: the exception's own line, or the signal and where it struck."""
+    cause_code: str | None = None
+    """The name of the exception's class or of the signal; null if neither is known."""
+
+    def __post_init__(self) -> None:
+        if not self.cause:
+            loading = self.uptime_ms is None and self.pid is not None
+            found = crash_line(self.reason, self.text, signal=self.signal, where=place_in(self.stacks), loading=loading)
+            msgspec.structs.force_setattr(self, "cause", found.line)
+            msgspec.structs.force_setattr(self, "cause_code", found.code)
 
 
 class CrashFilter(Filter, frozen=True, kw_only=True):

@@ -39,6 +39,10 @@ class WorkerFields(msgspec.Struct, frozen=True, kw_only=True):
     """Why the worker is not at work, as a code."""
     text: str | None = None
     """Why the worker is not at work, in words."""
+    cause: str | None = None
+    """The same in one line: the exception's own line, or the signal and where it struck."""
+    cause_code: str | None = None
+    """The name of the exception's class or of the signal; null if neither is known."""
     shortage: Shortage | None = None
     """Set if the worker is not started for lack of memory or GPUs."""
     pid: int | None = None

@@ -14,12 +14,20 @@ from chargehand.model.records import Counts, NodeAbout, NodeCrew
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
+_NOT_STORED = frozenset({"cause", "cause_code"})
+"""Fields that records make from the others."""
+
+
+def _stored(kind: type[msgspec.Struct]) -> list[str]:
+    return [name for name in kind.__struct_fields__ if name not in _NOT_STORED]
+
+
 def columns(kind: type[msgspec.Struct], **computed: str | None) -> str:
     """Returns the columns to select for records of this kind: its fields by name, or what `computed` gives instead.
 
     None: the field is left out, and has its default.
     """
-    found = (computed.get(name, name) for name in kind.__struct_fields__)
+    found = (computed.get(name, name) for name in _stored(kind))
     return ", ".join(column for column in found if column is not None)
 
 
@@ -58,7 +66,7 @@ _MADE_FROM: dict[str, Callable[[Any], Any]] = {
 
 def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]:
     """Returns rows of `columns(kind)` as records."""
-    names = kind.__struct_fields__
+    names = _stored(kind)
     made_from = [(at, _MADE_FROM[name]) for at, name in enumerate(names) if name in _MADE_FROM]
     found: list[Record] = []
     for row in rows:

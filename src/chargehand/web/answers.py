@@ -184,6 +184,8 @@ class JobPage(msgspec.Struct, frozen=True):
 class JobDetail(JobRecord, frozen=True, kw_only=True):
     """One job with its history, and the jobs that it is related to."""
 
+    own_frames: tuple[str, ...] = ()
+    """The frames of the application in the error's traceback or stacks: file, line, function and source line."""
     attempt_history: tuple[Attempt, ...]
     crash_reports: tuple[CrashRecord, ...]
     """The crashes of workers that were running the job."""
@@ -275,6 +277,13 @@ class CrashPage(msgspec.Struct, frozen=True):
 
     crashes: tuple[CrashRecord, ...]
     next: str | None = None
+
+
+class CrashDetail(CrashRecord, frozen=True, kw_only=True):
+    """One crash report."""
+
+    own_frames: tuple[str, ...] = ()
+    """The frames of the application in the traceback or the stacks: file, line, function and source line."""
 
 
 class OperationPage(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from chargehand.web.answers import (
     Claims,
     ComponentHealth,
     Concurrency,
+    CrashDetail,
     CrashPage,
     CrewConcurrency,
     CrewInfo,
@@ -74,6 +75,10 @@ CRASH = CrashRecord(
     uptime_ms=61_000, charged=False, follows="restarted in 1.0 s", stacks="Fatal Python error: Segmentation fault",
     lines=("decoding a.flac",), node=NODE, at_ms=AT + 900, age_ms=60_000,
 )  # fmt: skip
+CRASH_DETAIL = CrashDetail(
+    **{name: getattr(CRASH, name) for name in CrashRecord.__struct_fields__},
+    own_frames=("/srv/music/tagger.py:53 in perform\n    decode(job.payload)",),
+)
 CRASHES = CrashPage((CRASH,))
 JOB_DETAIL = JobDetail(
     **{name: getattr(JOB, name) for name in JobRecord.__struct_fields__},

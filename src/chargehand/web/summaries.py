@@ -75,6 +75,8 @@ def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus
         row,
         reason=worker.reason,
         text=worker.text,
+        cause=worker.cause,
+        cause_code=worker.cause_code,
         pid=worker.pid,
         incarnation=worker.incarnation,
         current_job=worker.current_job,

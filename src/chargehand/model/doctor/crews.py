@@ -6,8 +6,8 @@ from chargehand.errors import summary
 from chargehand.model.address import written
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Crash, Facts, QueueFacts
-from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
-from chargehand.model.fleet.death import Reason
+from chargehand.model.doctor.wording import jobs, length, times
+from chargehand.model.fleet.death import Reason, crash_line
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.job import DEFAULT_POLICY
@@ -77,12 +77,7 @@ def died_of(facts: Facts, crew: str, otherwise: str) -> str:
     last: Crash | None = next((crash for crash in facts.crashes if crash.crew == crew), None)
     if last is None:
         return summary(otherwise, 80)
-    where = f" in {last.where}" if last.where else ""
-    if last.reason == Reason.OOM:
-        return "out of memory"
-    if last.reason == Reason.CRASH and last.signal is not None:
-        return f"{SIGNALS.get(last.signal, f'signal {last.signal}')}{where}"
-    return summary(otherwise or last.text, 80)
+    return summary(crash_line(last.reason, last.text, signal=last.signal, where=last.where).line, 80)
 
 
 def _remembered(facts: Facts) -> Iterator[Finding]:
@@ -132,7 +127,7 @@ def _crew(facts: Facts, crew: str, members: Sequence[NodeWorker], breaker: str |
 
 def _given_up(facts: Facts, crew: str, failed: Sequence[NodeWorker], of: int) -> Finding:
     marks = [mark.at_ms for mark in facts.given_up if mark.crew == crew]
-    why = next((worker.text for worker in failed if worker.text), None) or "unknown reason"
+    why = _why(failed)
     short = died_of(facts, crew, why)
     return Finding(
         severity=Severity.ERROR if len(failed) == of else Severity.WARNING,
@@ -143,6 +138,11 @@ def _given_up(facts: Facts, crew: str, failed: Sequence[NodeWorker], of: int) ->
         short=f"{crew}, {len(failed)} of {of} given up, {short}",
         since_ms=max(marks, default=None),
     )
+
+
+def _why(workers: Sequence[NodeWorker]) -> str:
+    """Returns why the first of the workers that says so is down, in one line."""
+    return next((worker.cause or worker.text for worker in workers if worker.text), None) or "unknown reason"
 
 
 def _blind(facts: Facts, crew: str, why: str) -> Finding:
@@ -177,7 +177,7 @@ def _backoff(facts: Facts, crew: str, left: Sequence[NodeWorker]) -> Iterator[Fi
         return
     soonest = min((worker.restart_in_s for worker in crashed if worker.restart_in_s is not None), default=None)
     back = "" if soonest is None else f"; the first restarts in {length(soonest)}"
-    why = next((worker.text for worker in crashed if worker.text), None) or "unknown reason"
+    why = _why(crashed)
     yield Finding(
         severity=Severity.ERROR if len(crashed) == len(left) else Severity.WARNING,
         cause="backoff",

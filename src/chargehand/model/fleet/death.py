@@ -9,6 +9,8 @@ from enum import StrEnum
 import msgspec
 
 from chargehand.errors import EXIT_CONFIGURATION, EXIT_SET_UP, EXIT_UNRECOVERABLE, STACKS_FOLLOW
+from chargehand.model.doctor.wording import SIGNALS
+from chargehand.model.error_line import ErrorLine, error_line
 from chargehand.model.job import Crashed, Interrupted, Outcome, Stopped, TimedOut
 
 
@@ -142,6 +144,23 @@ def reason_of(death: Death, verdict: Reason | None) -> Reason:
     if death.exit_code == EXIT_SET_UP and death.said is not None:
         return Reason.SET_UP_FAILED
     return Reason.EXITED
+
+
+def crash_line(
+    reason: str, text: str, *, signal: int | None = None, where: str = "", loading: bool = False
+) -> ErrorLine:
+    """Returns a crash in one line: the exception that ended the worker, or the signal and where it struck.
+
+    `text`: the reason in words, with the traceback if there is one; `loading`: the worker had not been ready yet.
+    """
+    after = (f" in {where}" if where else "") + (" while loading" if loading else "")
+    if reason == Reason.OOM:
+        return ErrorLine(f"out of memory{after}", "OOM")
+    if reason == Reason.CRASH and signal:
+        number, _, name = signal_in_words(signal).partition(", ")
+        known = SIGNALS.get(signal)
+        return ErrorLine(f"{known}{after} ({name})" if known else f"{name or number}{after}", name or None)
+    return error_line(text) or ErrorLine(reason)
 
 
 def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool, stacks: str = "") -> Outcome:

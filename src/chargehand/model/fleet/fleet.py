@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from chargehand.errors import summary
+from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.cards import Reading, figures, unmeasured
-from chargehand.model.fleet.death import Cause, Reason, reason_of
+from chargehand.model.fleet.death import Cause, Reason, crash_line, reason_of
 from chargehand.model.fleet.lifecycle import (
     Action,
     Broken,
@@ -337,6 +338,9 @@ class Fleet(Roster):
         text = f"{reason} ({death.how})"
         said = death.said or summary(death.broken)
         words = f"{text}: {said}" if said else text
+        place.error = crash_line(
+            reason, words, signal=death.signal, where=place_in(event.evidence.stacks), loading=ready_at is None
+        )
         if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):
             return self.replaced(place, reason, words)
         again = place.done_at_crash is not None and place.done_at_crash == event.crew_done

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chargehand.model.error_line import ErrorLine, error_line
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.lifecycle import ALIVE, TRANSITIONS, Status
@@ -70,6 +71,8 @@ class Place(msgspec.Struct):
     """Why the worker is not running, or last was not."""
     text: str | None = None
     """The reason as a text for people."""
+    error: ErrorLine | None = None
+    """What it crashed of, in one line, as long as it is crashed or given up."""
     history: History = msgspec.field(default_factory=History)
     restarts_total: int = 0
     """The number of restarts in all lives of the node."""
@@ -233,6 +236,14 @@ class Place(msgspec.Struct):
         self.unresponsive = self.stalled = False
         self.last_pid = None
         self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
+
+    @property
+    def cause(self) -> ErrorLine | None:
+        """Why the worker is not at work, in one line; None if there is no reason."""
+        if self.ready_at is not None:
+            return None
+        crashed = self.status in (Status.CRASHED, Status.FAILED)
+        return self.error if crashed and self.error is not None else error_line(self.text)
 
     def end(self) -> None:
         """Clears what concerned the process, which has ended."""

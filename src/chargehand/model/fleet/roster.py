@@ -198,10 +198,11 @@ class Roster:
         unwanted = self._unwanted(place, charge)
         if unwanted is not None:
             return unwanted
+        short = words if place.error is None or "\n" not in words else place.error.line
         decision = GiveUpOn(words) if fatal else after_crash(self._restart, place.history, now, self._jitter())
         match decision:
             case GiveUpOn(why):
-                text = why if fatal else f"{why}; the last: {words}"
+                text = why if fatal else f"{why}; the last: {short}"
                 return [_report(place, charge, f"given up: {text}"), *self._give_up(place, text)]
             case Restart(at):
                 place.start_at, place.after = at, None
@@ -230,6 +231,7 @@ class Roster:
             del self._breakers.open[place.crew]
             for other in self.crew(place.crew):
                 if other.behind_breaker:
+                    other.error = place.error
                     actions += self._give_up(other, f"{place.component}, the probe of its crew, was given up: {text}")
         return actions
 

@@ -3,7 +3,6 @@
 `--check` writes nothing, and exits with status 1 if the file differs from what would be written.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from chargehand import Chargehand
-from chargehand.errors import STACKS_FOLLOW
 from chargehand.web.answers import EVENTS
 from chargehand.web.api import create
 from chargehand.web.site import Site
 
 TYPES = Path(__file__).parent / "source" / "src" / "types.ts"
 HEAD = "// Generated from the OpenAPI document by `make dashboard` (generate_types.py). Do not edit.\n"
-MARKER = "/** Separates the description of a crash from its stack traces, in the text of an error. */"
 _SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
@@ -29,8 +26,7 @@ def generated() -> str:
         schemas: dict[str, dict[str, Any]] = api.openapi()["components"]["schemas"]
     types = [_declared(name, schema) for name, schema in sorted(schemas.items())]
     events = " | ".join(event.__name__ for event in EVENTS)
-    marker = f"{MARKER}\nexport const STACKS_FOLLOW = {json.dumps(STACKS_FOLLOW)};\n"
-    return "\n".join([HEAD, marker, *types, f"export type LiveEvent = {events};\n"])
+    return "\n".join([HEAD, *types, f"export type LiveEvent = {events};\n"])
 
 
 def _declared(name: str, schema: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import msgspec
 from fastapi import Path, Query, Request, Response
 
 from chargehand.errors import Conflict
+from chargehand.model.error_line import own_frames
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import FINISHED, LONGEST_DELAY_MS, JobRecord, State
 from chargehand.model.records import CrashFilter, JobFilter
@@ -146,6 +147,7 @@ async def show_job(site: Here, id: Id) -> Response:
         own: dict[str, Any] = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
         return JobDetail(
             **own,
+            own_frames=own_frames(job.error),
             attempt_history=tuple(site.hand.attempts(id)),
             crash_reports=tuple(reports),
             **msgspec.structs.asdict(inside.relations(job.id)),

@@ -8,13 +8,15 @@ from fastapi import Path, Request, Response
 from chargehand.errors import Conflict
 from chargehand.host import nodelock
 from chargehand.model.access import OperationFilter
+from chargehand.model.error_line import own_frames
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import State
-from chargehand.model.records import CrashFilter, CrashRecord
+from chargehand.model.records import CrashFilter
 from chargehand.web import examples
 from chargehand.web.answers import (
     Changed,
     Claims,
+    CrashDetail,
     CrashPage,
     Crews,
     Info,
@@ -170,11 +172,16 @@ async def crashes(
 
 
 @routes.get(
-    "/api/v1/crashes/{id}", dependencies=READ, tags=["crashes"], responses=answers(CrashRecord, examples.CRASH, 404)
+    "/api/v1/crashes/{id}",
+    dependencies=READ,
+    tags=["crashes"],
+    responses=answers(CrashDetail, examples.CRASH_DETAIL, 404),
 )
 async def crash(site: Here, id: Name) -> Response:
     """Returns one crash report: reason, exit code or signal, the running job, stack traces and last log lines."""
-    return respond(await site.in_thread(lambda: site.hand.crash(id)))
+    found = await site.in_thread(lambda: site.hand.crash(id))
+    own = own_frames(found.text) or own_frames(found.stacks)
+    return respond(CrashDetail(**msgspec.structs.asdict(found), own_frames=own))
 
 
 @routes.get(

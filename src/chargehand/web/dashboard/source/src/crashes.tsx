@@ -3,10 +3,10 @@
 import { useState } from "preact/hooks";
 import { get } from "./api";
 import { lately } from "./live";
-import { Ago, Empty, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, Empty, Failure, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
-import type { CrashRecord as Crash } from "./types";
-import { bytes, length } from "./words";
+import type { CrashDetail, CrashRecord as Crash } from "./types";
+import { bytes, length, shortId } from "./words";
 
 interface Page {
   crashes: Crash[];
@@ -41,7 +41,7 @@ export function Crashes({ component, node, again }: { component?: string; node?:
                 <th scope="col">When</th>
                 <th scope="col">Worker</th>
                 <th scope="col">Reason</th>
-                <th scope="col">Description</th>
+                <th scope="col">Cause</th>
                 <th scope="col">Action taken</th>
                 <th scope="col">Job</th>
               </tr>
@@ -52,9 +52,9 @@ export function Crashes({ component, node, again }: { component?: string; node?:
                   <td><Ago ms={crash.at_ms} /></td>
                   <td><WorkerLink component={crash.component} node={crash.node} /></td>
                   <td><State state="crashed" word={crash.reason} /></td>
-                  <td class="what"><a href={to("crash", crash.id)}>{crash.text}</a></td>
-                  <td class="what">{crash.follows}</td>
-                  <td>{crash.job && <a href={toJob(crash.job)}>{crash.job.slice(0, 12)}…</a>}</td>
+                  <td class="cause"><a href={to("crash", crash.id)} title={crash.cause}>{crash.cause}</a></td>
+                  <td class="soft cause" title={crash.follows}>{crash.follows}</td>
+                  <td>{crash.job && <a href={toJob(crash.job)}>{shortId(crash.job)}</a>}</td>
                 </tr>
               ))}
             </tbody>
@@ -72,11 +72,11 @@ export function Crashes({ component, node, again }: { component?: string; node?:
 }
 
 export function CrashPage({ id }: { id: string }) {
-  const [crash, error] = useAsked<Crash>(() => get(`api/v1/crashes/${encodeURIComponent(id)}`), [id]);
+  const [crash, error] = useAsked<CrashDetail>(() => get(`api/v1/crashes/${encodeURIComponent(id)}`), [id]);
   if (!crash) return <Trouble error={error} />;
   return (
     <>
-      <h1 tabIndex={-1}>{crash.text}</h1>
+      <h1 tabIndex={-1}>{crash.cause}</h1>
       <dl class="facts">
         <div><dt>worker</dt><dd><WorkerLink component={crash.component} node={crash.node} /></dd></div>
         <div><dt>node</dt><dd>{crash.node ?? "–"}</dd></div>
@@ -91,6 +91,12 @@ export function CrashPage({ id }: { id: string }) {
         <div><dt>action taken</dt><dd>{crash.follows}</dd></div>
         <div><dt>counts toward the crash limit</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
       </dl>
+      {crash.text !== crash.cause && (
+        <section aria-label="Error">
+          <h2>Error</h2>
+          <Failure line={crash.cause} frames={crash.own_frames} text={crash.text} label="Error" />
+        </section>
+      )}
       <Part title="Stacks" text={crash.stacks} none="No stacks: the worker was killed, or exited before it could write them." />
       <Part title="Last log lines" text={crash.lines.join("\n")} none="No output." />
       {crash.frames.length > 0 && <Part title="Invalid messages to the node" text={crash.frames.join("\n")} none="" />}

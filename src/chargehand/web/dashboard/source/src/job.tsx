@@ -6,10 +6,10 @@ import { jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
-import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, Bar, Empty, Failure, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { FlowDetail, JobDetail, JobLink } from "./types";
-import { brief, count, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
+import { count, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
@@ -56,7 +56,7 @@ export function JobPage({ id }: { id: string }) {
       {job.error && (
         <section aria-labelledby="error">
           <h2 id="error">{job.state === "failed" ? "Error" : "Last error"}</h2>
-          <Text label="Error">{job.error}</Text>
+          <Failure label="Error" line={job.cause ?? null} frames={job.error === found.error ? found.own_frames : []} text={job.error} />
         </section>
       )}
       {job.result !== null && job.state === "done" && (
@@ -219,7 +219,7 @@ function Attempts({ job }: { job: JobDetail }) {
                   <td class="what">
                     {each.error && (
                       <details>
-                        <summary>{brief(each.error)}</summary>
+                        <summary>{each.cause}</summary>
                         <Text label="Error of this attempt">{each.error}</Text>
                       </details>
                     )}

@@ -8,7 +8,7 @@ import { clearFailed, retryFailed } from "./orders";
 import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, Search, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, JobBody as LiveJob } from "./types";
-import { brief, count, jobName, length, waitsFor } from "./words";
+import { count, jobName, length, waitsFor } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
 /** The reasons of failed jobs, by their name in the URL: the code in the store, and the label. */
@@ -245,7 +245,8 @@ function Table({ rows }: { rows: JobRecord[] }) {
 export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): T {
   if (!live) return row;
   const { state, reason, failures, crashes, worker, node, progress, waits_for } = live;
-  return { ...row, state, reason, failures, crashes, worker, node, progress, waits_for, error: live.error ?? row.error };
+  const [error, cause] = live.error === null ? [row.error, row.cause] : [live.error, live.cause];
+  return { ...row, state, reason, failures, crashes, worker, node, progress, waits_for, error, cause };
 }
 
 function Row({ row }: { row: JobRecord }) {
@@ -271,11 +272,11 @@ function Row({ row }: { row: JobRecord }) {
             <span class="soft short">{progressWords(job.progress)}</span>
           </>
         ) : (
-          <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? brief(job.error) : undefined}>
+          <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.cause ?? undefined}>
             {job.state === "queued" && job.run_at_ms > now.value && <>scheduled for <Ago ms={job.run_at_ms} />. </>}
             {waitsFor(job)}
             {job.reason === "poison" ? "crashed its workers. " : ""}
-            {job.error ? brief(job.error) : ""}
+            {job.cause}
           </span>
         )}
       </td>

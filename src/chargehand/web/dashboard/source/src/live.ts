@@ -203,7 +203,7 @@ function remember(key: string, before: Worker | undefined, worker: Worker, at: n
   // The worker may have restarted before its crash was received.
   const back = worker.restart_count > before.restart_count && before.status !== "crashed" && !fell;
   if (fell || back) {
-    const text = worker.text ?? (back ? "restarted" : worker.reason ?? "");
+    const text = worker.cause ?? worker.text ?? (back ? "restarted" : worker.reason ?? "");
     const entry = { at, key, component: worker.component, status: back ? "restarted" : worker.status, text };
     lately.value = [entry, ...lately.peek()].slice(0, LATELY_KEPT);
     if (back && !worker.text) void explain(entry, EXPLAIN_TIMES);
@@ -216,7 +216,7 @@ async function explain(entry: Happened, times: number): Promise<void> {
     const found = await get<{ crashes: Crash[] }>("api/v1/crashes", { component: entry.component, limit: 1 });
     const crash = found.crashes[0];
     if (crash && Math.abs(crash.at_ms - entry.at) < EXPLAIN_WITHIN_MS) {
-      const told = { ...entry, text: crash.text };
+      const told = { ...entry, text: crash.cause };
       lately.value = lately.peek().map((each) => (each === entry ? told : each));
     } else if (times > 1) setTimeout(() => void explain(entry, times - 1), 500);
   } catch {
@@ -426,7 +426,7 @@ async function before(): Promise<void> {
       const worker = latest.has(key) ? undefined : workers.get(key)?.now.peek();
       latest.add(key); // newest first: only the newest crash can be the one after which the worker was given up
       const status = worker?.status === "failed" ? "failed" : "crashed";
-      const text = (status === "failed" && worker?.text) || crash.text;
+      const text = (status === "failed" && (worker?.cause ?? worker?.text)) || crash.cause;
       return { at: crash.at_ms, key, component: crash.component, status, text };
     });
     lately.value = [...known, ...missing].sort((a, b) => b.at - a.at).slice(0, LATELY_KEPT);

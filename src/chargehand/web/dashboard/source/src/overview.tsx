@@ -369,7 +369,7 @@ function Doing({ worker }: { worker: Worker }) {
   }
   const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
   const held = worker.status === "paused" && pauses.value.find((pause) => scopesOf(worker).includes(pause.scope));
-  const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
+  const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.cause ?? worker.text ?? worker.reason ?? "");
   const asleep = worker.status === "asleep" && !worker.shortage;
   const text = worker.status === "healthy" ? "" : asleep ? "the next job starts it" : back + why;
   return (

@@ -7,7 +7,7 @@ import { addressOf, now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
 import type { FlowCounts, Progress } from "./types";
-import { count, exact, moment, plain, shortName, ticking } from "./words";
+import { ago, count, dated, exact, plain, shortName, ticking } from "./words";
 
 export function toneOf(state: string): string {
   return lookOf(state)[0];
@@ -97,12 +97,18 @@ export function progressWords(progress: Progress): string {
   return plain([progress.stage, far, progress.detail].filter(Boolean).join(", "));
 }
 
+/** A moment as the time since it (or until it), updated as it passes; exact, with day and zone, on hover. */
 export function Ago({ ms }: { ms: number }) {
-  return (
-    <time dateTime={exact(ms)} title={exact(ms)}>
-      {moment(ms)}
-    </time>
-  );
+  const time = useRef<HTMLTimeElement>(null);
+  useLayoutEffect(() => {
+    const counted = { element: time.current!, ms, format: ago };
+    write(counted);
+    counting.add(counted);
+    return () => {
+      counting.delete(counted);
+    };
+  }, [ms]);
+  return <time ref={time} dateTime={exact(ms)} title={dated(ms)} />;
 }
 
 /**
@@ -112,14 +118,14 @@ export function Ago({ ms }: { ms: number }) {
 export function Since({ ms, roughly }: { ms: number; roughly?: boolean }) {
   const span = useRef<HTMLSpanElement>(null);
   useLayoutEffect(() => {
-    const counted = { element: span.current!, ms, roughly: roughly ?? false };
+    const counted = { element: span.current!, ms, format: roughly ? rough : ticking };
     write(counted);
     counting.add(counted);
     return () => {
       counting.delete(counted);
     };
   }, [ms, roughly]);
-  return <span ref={span} />;
+  return <span ref={span} title={dated(ms)} />;
 }
 
 /** The time until a moment, updated every second. */
@@ -130,13 +136,14 @@ export function Until({ ms }: { ms: number }) {
 interface Counted {
   element: HTMLElement;
   ms: number;
-  roughly: boolean;
+  /** Makes the text from the seconds since the moment. */
+  format: (seconds: number) => string;
 }
+const rough = (seconds: number): string => ticking(seconds >= 60 ? seconds - (seconds % 60) : seconds);
 const counting = new Set<Counted>();
 
-function write({ element, ms, roughly }: Counted): void {
-  const seconds = (now.peek() - ms) / 1000;
-  const text = ticking(roughly && seconds >= 60 ? seconds - (seconds % 60) : seconds);
+function write({ element, ms, format }: Counted): void {
+  const text = format((now.peek() - ms) / 1000);
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -204,6 +211,92 @@ export function Text({ children, label }: { children: string; label: string }) {
     <pre tabIndex={0} role="region" aria-label={label}>
       {plain(children)}
     </pre>
+  );
+}
+
+/** A button that copies a text: an id, a payload, a command. Shows a tick for a moment. */
+export function Copy({ text, what, label }: { text: string | (() => string); what: string; label?: string }) {
+  const [state, setState] = useState("");
+  const copy = async () => {
+    const value = typeof text === "string" ? text : text();
+    setState((await copied(value)) ? "done" : "failed");
+    setTimeout(() => setState(""), 1500);
+  };
+  const says = { done: `Copied ${what}`, failed: `Cannot copy ${what}` }[state] ?? `Copy ${what}`;
+  return (
+    <button type="button" class={label ? "copy" : "copy plain"} title={says} aria-label={says} onClick={copy}>
+      <svg viewBox="0 0 16 16" width="13" height="13" aria-hidden="true">
+        <path d={state === "done" ? SHAPES.tick : state ? SHAPES.cross : COPY} fill-rule="evenodd" />
+      </svg>
+      {label}
+    </button>
+  );
+}
+
+const COPY = "M5 2h8v9h-2v3H3V5h2zM6.3 3.3V5H11v4.7h.7V3.3zM4.3 6.3v6.4h5.4V6.3z";
+
+/** Copies a text; without https the clipboard is not available, and a selection is copied instead. */
+async function copied(text: string): Promise<boolean> {
+  if (navigator.clipboard) {
+    return navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
+  }
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "hidden";
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  return done;
+}
+
+/** An error: its one line, the frames of the application, and the whole text folded. */
+export function Failure({ line, frames, text, label }: { line: string | null; frames: string[]; text: string; label: string }) {
+  const rest = text.trim();
+  const more = rest.includes("\n") || rest !== line;
+  return (
+    <div class="failure">
+      <p class="cause">
+        <code>{plain(line ?? rest)}</code> <Copy text={plain(rest)} what={`the ${label.toLowerCase()}`} />
+      </p>
+      {frames.length > 0 && (
+        <pre tabIndex={0} role="region" aria-label={`${label}: frames of the application`}>
+          {plain(frames.join("\n"))}
+        </pre>
+      )}
+      {more && (
+        <details open={frames.length === 0 && rest.length < 2000}>
+          <summary>{frames.length ? "Whole traceback, with frames of libraries and of Chargehand" : "Whole text"}</summary>
+          <Text label={label}>{rest}</Text>
+        </details>
+      )}
+    </div>
+  );
+}
+
+/** Grey bars in the place of what is being fetched. */
+export function Skeleton({ rows = 6 }: { rows?: number }) {
+  return (
+    <div class="skeleton" role="status" aria-label="Loading">
+      {Array.from({ length: rows }, (_, at) => (
+        <i key={at} style={{ width: `${92 - ((at * 37) % 40)}%` }} />
+      ))}
+    </div>
+  );
+}
+
+/** What is not there, and the command or code that makes it. */
+export function Hint({ children, command }: { children: ComponentChildren; command: string }) {
+  return (
+    <div class="empty">
+      <p>{children}</p>
+      <p class="command">
+        <code>{command}</code> <Copy text={command} what="the command" />
+      </p>
+    </div>
   );
 }
 

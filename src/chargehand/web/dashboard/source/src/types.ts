@@ -1,8 +1,5 @@
 // Generated from the OpenAPI document by `make dashboard` (generate_types.py). Do not edit.
 
-/** Separates the description of a crash from its stack traces, in the text of an error. */
-export const STACKS_FOLLOW = "; it stood here:\n";
-
 export interface Answer {
   component: string;
   text: string;
@@ -22,6 +19,8 @@ export interface Attempt {
   duration_ms: number;
   outcome: string;
   error: string | null;
+  cause: string | null;
+  cause_code: string | null;
 }
 
 export interface Changed {
@@ -66,6 +65,8 @@ export interface Component {
   created_at_ms: number;
   metadata: Record<string, unknown>;
   is_healthy: boolean;
+  cause: string | null;
+  cause_code: string | null;
 }
 
 export interface ComponentHealth {
@@ -88,11 +89,39 @@ export interface ComponentHealth {
   created_at_ms: number;
   metadata: Record<string, unknown>;
   is_healthy: boolean;
+  cause: string | null;
+  cause_code: string | null;
   well: boolean;
 }
 
 export interface Concurrency {
   crews: CrewConcurrency[];
+}
+
+export interface CrashDetail {
+  id: string;
+  component: string;
+  crew: string;
+  incarnation: string;
+  pid: number | null;
+  reason: string;
+  text: string;
+  exit_code: number | null;
+  signal: number | null;
+  job: string | null;
+  memory: number | null;
+  uptime_ms: number | null;
+  charged: boolean;
+  follows: string;
+  stacks: string;
+  lines: string[];
+  frames: string[];
+  age_ms: number;
+  node: string;
+  at_ms: number;
+  cause: string;
+  cause_code: string | null;
+  own_frames: string[];
 }
 
 export interface CrashPage {
@@ -121,6 +150,8 @@ export interface CrashRecord {
   age_ms: number;
   node: string;
   at_ms: number;
+  cause: string;
+  cause_code: string | null;
 }
 
 export interface CrewConcurrency {
@@ -381,6 +412,8 @@ export interface JobBody {
   node: string | null;
   progress: Progress | null;
   error: string | null;
+  cause: string | null;
+  cause_code: string | null;
   result: unknown;
   tags: string[];
   flow: string | null;
@@ -406,6 +439,8 @@ export interface JobDetail {
   progress: Progress | null;
   result: unknown;
   error: string | null;
+  cause: string | null;
+  cause_code: string | null;
   reason: string | null;
   created_ms: number;
   started_ms: number | null;
@@ -424,6 +459,7 @@ export interface JobDetail {
   share: string | null;
   sequence: string | null;
   expires_at_ms: number | null;
+  own_frames: string[];
   attempt_history: Attempt[];
   crash_reports: CrashRecord[];
   related: Related;
@@ -490,6 +526,8 @@ export interface JobRecord {
   progress: Progress | null;
   result: unknown;
   error: string | null;
+  cause: string | null;
+  cause_code: string | null;
   reason: string | null;
   created_ms: number;
   started_ms: number | null;
@@ -620,6 +658,8 @@ export interface NodeWorker {
   flags: string[];
   reason: string | null;
   text: string | null;
+  cause: string | null;
+  cause_code: string | null;
   shortage: Shortage | null;
   pid: number | null;
   current_job: string | null;
@@ -902,6 +942,8 @@ export interface WorkerBody {
   flags: string[];
   reason: string | null;
   text: string | null;
+  cause: string | null;
+  cause_code: string | null;
   shortage: Shortage | null;
   pid: number | null;
   current_job: string | null;
@@ -1000,6 +1042,8 @@ export interface WorkerStatus {
   created_at_ms: number;
   metadata: Record<string, unknown>;
   is_healthy: boolean;
+  cause: string | null;
+  cause_code: string | null;
   index: number | null;
   progress: Progress | null;
   memory: number | null;

@@ -1,6 +1,6 @@
 // Formats numbers, times, sizes and names.
 
-import { STACKS_FOLLOW, type WorkerGpu } from "./types";
+import type { WorkerGpu } from "./types";
 
 let skew = 0;
 
@@ -77,6 +77,27 @@ export function moment(ms: number): string {
   return at.toDateString() === new Date().toDateString() ? time : `${dayFormat.format(at)} ${time}`;
 }
 
+const datedFormat = new Intl.DateTimeFormat("en-GB", {
+  weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  timeZoneName: "short",
+});
+
+/** Formats a moment exactly: with day and zone. */
+export const dated = (ms: number): string => datedFormat.format(new Date(ms));
+
+/** Formats the seconds since a moment: `just now`, `40 s ago`, `5 min ago`, `3 h ago`, `in 2 min`. */
+export function ago(seconds: number): string {
+  const amount = Math.abs(seconds);
+  if (amount < 3) return seconds < -1 ? "in a moment" : "just now";
+  const [n, unit] =
+    amount < 60 ? [amount, "s"] : amount < 3600 ? [amount / 60, "min"] : amount < 172_800 ? [amount / 3600, "h"] : [amount / 86_400, "d"];
+  const text = `${Math.floor(n as number)} ${unit}`;
+  return seconds < 0 ? `in ${text}` : `${text} ago`;
+}
+
+/** Returns the last 8 characters of an id, which commands accept instead of it. */
+export const shortId = (id: string): string => (id.length > 12 ? id.slice(-8) : id);
+
 export const exact = (ms: number): string => new Date(ms).toISOString();
 
 /** Shortens `worker:tag:0` to `tag 0`. */
@@ -99,11 +120,5 @@ export const waiting = (queue: { queued: number; future: number; following: numb
 /** Returns what a queued job waits for, if it is other jobs. */
 export const waitsFor = (job: { state: string; waits_for: number }): string =>
   job.state === "queued" && job.waits_for ? `waits for ${many(job.waits_for, "job")}` : "";
-
-/** Returns the last line of a traceback, or the description of a crash without its stacks. */
-export function brief(text: string): string {
-  const lines = text.split(STACKS_FOLLOW)[0]!.trimEnd().split("\n");
-  return lines[lines.length - 1] ?? "";
-}
 
 export const pretty = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
