@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.live.bodies import QueueBody
-from chargehand.model.past import MOST_QUEUES, NEVER, SHARE, SPAN, STEP, Past
+from chargehand.model.past import MOST_QUEUES, NEVER, SHARE, SPAN, STEP, TIMES, Past
 
 MS = int(STEP * 1000)
 
@@ -45,7 +45,9 @@ def test_only_changes_are_kept_and_none_of_them_as_a_slope() -> None:  # spec: D
     for at in range(1, 9):
         past.keep([queue(queued=5, future=2)], at * MS, at * STEP)
     past.keep([queue(queued=1, running=1, rate=0.5)], 9 * MS, 9 * STEP)
-    assert past.view(9 * MS) == [
+    (seen,) = past.view(9 * MS)
+    assert {seen.pop(name)[0] for name in TIMES} == {None}
+    assert [seen] == [
         {"name": "tag", "at_ms": [0, 8 * MS, 9 * MS], "waiting": [3, 3, 1], "running": [0, 0, 1],
          "failed": [0, 0, 0], "rate": [0.0, 0.0, 0.5]}
     ]  # fmt: skip

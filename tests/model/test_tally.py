@@ -3,8 +3,9 @@
 from ledger_builders import claims
 
 from chargehand.model.job import Crashed, Done, Raised, Settled
+from chargehand.model.spread import COARSE
 from chargehand.model.status import HistogramStatus
-from chargehand.model.tally import JOB_BOUNDS, STORE_BOUNDS, Histogram, Tally
+from chargehand.model.tally import STORE_BOUNDS, Histogram, Tally
 
 
 def filled(view: HistogramStatus) -> dict[float, int]:
@@ -27,7 +28,7 @@ def test_jobs_are_counted_by_queue_and_end() -> None:  # spec: HT-5
         tally.ended("q", outcome, 2.0)
     tally.crashed("crew", "oom")
     view = tally.view(0)
-    assert filled(view.wait["q"]) == {JOB_BOUNDS[0]: 1, 1.0: 1}
+    assert filled(view.wait["q"]) == {COARSE[0]: 1, 1.0: 1}
     assert filled(view.run["q"]) == {5.0: 4}
     assert filled(view.run["other"]) == {}
     assert view.ended == (("q", "done", 2), ("q", "raised", 1), ("q", "crashed", 1))

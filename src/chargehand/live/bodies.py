@@ -22,6 +22,7 @@ from chargehand.model.health import Findings, Verdict, will_work
 from chargehand.model.held import Held
 from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut, same_count
 from chargehand.model.records import Counts, HealthNote
+from chargehand.model.spread import quantile
 from chargehand.model.status import NodeWorker, Progress, RestartBudget, WorkerFields
 from chargehand.processes import proc
 from chargehand.processes.child import Child
@@ -444,6 +445,15 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     eta_s: float | None = None
     """Seconds until all due jobs are done at the present rate; null if nothing is being done, or if jobs wait for the
     rate of their queue."""
+    wait_p50_s: float | None = None
+    """How long half of the jobs that were started in the last five minutes had been due, at most; null if none was, and
+    of all queues together."""
+    wait_p95_s: float | None = None
+    """The same of 95 %."""
+    run_p50_s: float | None = None
+    """How long half of the attempts that ended in the last five minutes took, at most."""
+    run_p95_s: float | None = None
+    """The same of 95 %."""
     oldest_wait_s: float | None = None
     """How long the job that is taken next has been due; null if none is."""
     last_done_ms: int | None = None
@@ -460,6 +470,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
             cancelled=count.cancelled,
             rate=rounded(share.rate) or 0.0,
             mean_duration_s=rounded(share.mean),
+            wait_p50_s=rounded(quantile(share.waits, 0.5)), wait_p95_s=rounded(quantile(share.waits, 0.95)),
+            run_p50_s=rounded(quantile(share.runs, 0.5)), run_p95_s=rounded(quantile(share.runs, 0.95)),
             eta_s=None if paced else rounded(eta(count.queued - count.future - count.following, share.rate)),
             oldest_wait_s=None if wait_ms is None else wait_ms / 1000,
             last_done_ms=count.last_done_ms, rate_next_ms=count.rate_next_ms,

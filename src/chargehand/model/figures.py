@@ -4,9 +4,12 @@ Counting is cheap, because it is done for every job, even if nothing reads the f
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+
+from chargehand.model import spread
+from chargehand.model.spread import Counts, Recent
 
 WINDOW = 60.0
 STEP = 5.0
@@ -28,6 +31,10 @@ class Share(msgspec.Struct, array_like=True, frozen=True):
     """Jobs per second."""
     mean: float | None = None
     """The mean duration of a job in seconds; None if none has ended."""
+    waits: Counts = ()
+    """How many jobs waited how long, within the last minutes."""
+    runs: Counts = ()
+    """How many jobs ran how long, within the last minutes."""
 
 
 class Figures:
@@ -36,6 +43,7 @@ class Figures:
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
         self._since: float | None = None
+        self._waits, self._runs = Recent(), Recent()
 
     def began(self, now: float) -> None:
         """Records that jobs were claimed; starts a new run if none ended within the window."""
@@ -75,18 +83,25 @@ class Figures:
         count = sum(slot.ended for slot in self._slots)
         return sum(slot.seconds for slot in self._slots) / count if count else None
 
-    def share(self, now: float) -> Share:
-        """Returns both figures."""
-        return Share(self.rate(now), self.mean(now))
+    def share(self, now: float, durations: tuple[Sequence[int], Sequence[int]] | None = None) -> Share:
+        """Returns all figures. `durations`: how many jobs waited and ran how long since the node started."""
+        if durations is None:
+            return Share(self.rate(now), self.mean(now))
+        waits, runs = durations
+        return Share(self.rate(now), self.mean(now), self._waits.look(waits, now), self._runs.look(runs, now))
 
 
 def together(shares: Iterable[Share]) -> Share:
     """Returns the throughput in all nodes: the sum of the rates, and the mean weighted by them."""
-    found = [share for share in shares if share.rate]
+    every = list(shares)
+    found = [share for share in every if share.rate]
     timed = [(share.rate, share.mean) for share in found if share.mean is not None]
     weight = sum(rate for rate, _ in timed)
     return Share(
-        sum(share.rate for share in found), sum(rate * mean for rate, mean in timed) / weight if weight else None
+        sum(share.rate for share in found),
+        sum(rate * mean for rate, mean in timed) / weight if weight else None,
+        spread.together(share.waits for share in every),
+        spread.together(share.runs for share in every),
     )
 
 

@@ -16,7 +16,12 @@ SHARE = 100
 SPAN = 7200.0
 """How many seconds of history are kept."""
 MOST_QUEUES = 50
-COLUMNS = ("at_ms", "waiting", "running", "failed", "rate")
+WHOLE = ("at_ms", "waiting", "running", "failed")
+"""The columns of whole numbers."""
+TIMES = ("wait_p50_s", "wait_p95_s", "run_p50_s", "run_p95_s", "oldest_wait_s")
+"""The columns of seconds, which may be unknown."""
+COLUMNS = (*WHOLE, "rate", *TIMES)
+_UNKNOWN = -1.0
 _WIDTH = len(COLUMNS)
 _KEPT = int(SPAN / STEP) * _WIDTH
 NEVER = float("inf")
@@ -39,6 +44,16 @@ class QueueFigures(Protocol):
     def failed(self) -> int: ...
     @property
     def rate(self) -> float: ...
+    @property
+    def wait_p50_s(self) -> float | None: ...
+    @property
+    def wait_p95_s(self) -> float | None: ...
+    @property
+    def run_p50_s(self) -> float | None: ...
+    @property
+    def run_p95_s(self) -> float | None: ...
+    @property
+    def oldest_wait_s(self) -> float | None: ...
 
 
 class Past:
@@ -66,7 +81,8 @@ class Past:
             del self._rows[gone]
         for name, queue in named.items():
             due = queue.queued - queue.future - queue.following
-            self._add(name, (float(at_ms), due, queue.running, queue.failed, queue.rate))
+            times = (_time(getattr(queue, title)) for title in TIMES)
+            self._add(name, (float(at_ms), due, queue.running, queue.failed, queue.rate, *times))
 
     def _add(self, name: str, point: tuple[float, ...]) -> None:
         row = self._rows.get(name)
@@ -88,9 +104,16 @@ class Past:
         for name, row in sorted(self._rows.items()):
             old = sum(at < since for at in row[::_WIDTH])
             kept = row[max(0, old - 1) * _WIDTH :]
-            columns = {
-                title: list(kept[at::_WIDTH]) if title == "rate" else [int(value) for value in kept[at::_WIDTH]]
-                for at, title in enumerate(COLUMNS)
-            }
+            columns = {title: _shown(title, kept[at::_WIDTH]) for at, title in enumerate(COLUMNS)}
             found.append({"name": name, **columns})
         return found
+
+
+def _time(seconds: float | None) -> float:
+    return _UNKNOWN if seconds is None else float(f"{seconds:.2g}")
+
+
+def _shown(title: str, values: "array[float]") -> list[Any]:
+    if title in WHOLE:
+        return [int(value) for value in values]
+    return [None if value == _UNKNOWN else value for value in values] if title in TIMES else list(values)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from chargehand.model.job import Claim, Done, Outcome, Settled
+from chargehand.model.spread import COARSE, FINE, coarser
 from chargehand.model.status import HistogramStatus, TallyStatus
 
-JOB_BOUNDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 STORE_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 
 
@@ -42,16 +42,20 @@ class Histogram:
 
     def view(self) -> HistogramStatus:
         """Returns the bounds, the counts and the sum."""
+        return HistogramStatus(bounds=tuple(self.bounds), counts=tuple(self.now()), total=round(self.total, 6))
+
+    def now(self) -> list[int]:
+        """Returns the counts."""
         self._count()
-        return HistogramStatus(bounds=tuple(self.bounds), counts=tuple(self.counts), total=round(self.total, 6))
+        return self.counts
 
 
 class Tally:
     """The counters since the node started."""
 
     def __init__(self, queues: Collection[str]) -> None:
-        self._waits = {queue: Histogram(JOB_BOUNDS) for queue in queues}
-        self._runs = {queue: Histogram(JOB_BOUNDS) for queue in queues}
+        self._waits = {queue: Histogram(FINE) for queue in queues}
+        self._runs = {queue: Histogram(FINE) for queue in queues}
         self._ended: Counter[tuple[str, type[Outcome]]] = Counter()
         self._crashes: Counter[tuple[str, str]] = Counter()
         self._claim, self._settle = Histogram(STORE_BOUNDS), Histogram(STORE_BOUNDS)
@@ -73,6 +77,12 @@ class Tally:
     def crashed(self, crew: str, reason: str) -> None:
         """Records a crash report."""
         self._crashes[crew, reason] += 1
+
+    def durations(self, queue: str) -> tuple[list[int], list[int]] | None:
+        """Returns how many jobs waited and ran how long, by the bounds of FINE; None if no crew serves the queue."""
+        if queue not in self._waits:
+            return None
+        return self._waits[queue].now(), self._runs[queue].now()
 
     # the store
 
@@ -99,8 +109,8 @@ class Tally:
     def view(self, events_dropped: int, restarts: Mapping[str, int] = MappingProxyType({})) -> TallyStatus:
         """Returns the counters for the status of the node; `restarts` has those of each crew."""
         return TallyStatus(
-            wait={queue: found.view() for queue, found in self._waits.items()},
-            run={queue: found.view() for queue, found in self._runs.items()},
+            wait={queue: _coarse(found) for queue, found in self._waits.items()},
+            run={queue: _coarse(found) for queue, found in self._runs.items()},
             ended=tuple((*names, count) for names, count in self._how_ended().items()),
             crashes=tuple((*names, count) for names, count in self._crashes.items()),
             claim=self._claim.view(),
@@ -114,3 +124,7 @@ class Tally:
         for (queue, kind), count in self._ended.items():
             ended[queue, "done" if kind is Done or kind is Settled else kind.__name__.lower()] += count
         return ended
+
+
+def _coarse(found: Histogram) -> HistogramStatus:
+    return HistogramStatus(bounds=COARSE, counts=coarser(found.now()), total=round(found.total, 6))

@@ -356,19 +356,22 @@ class Live:
 
     def _queues(self, now: float) -> list[QueueBody]:
         """Returns the body of every queue; empty before the first read."""
-        own = {queue: [figures.share(now)] for queue, figures in self._figures.items()}
+        own = {queue: [self._share(queue, figures, now)] for queue, figures in self._figures.items()}
         queues = {*own, *self._shares}
         throughput = {queue: together((*own.get(queue, ()), *self._shares.get(queue, ()))) for queue in queues}
         return [] if self._counts is None else queue_bodies(*self._counts, self._served, throughput)
 
     def rates(self, now: float) -> dict[str, Share]:
         """Returns by queue the throughput in this node, if there was any lately."""
-        found = {queue: figures.share(now) for queue, figures in self._figures.items()}
+        found = {queue: self._share(queue, figures, now) for queue, figures in self._figures.items()}
         return {
-            queue: Share(rounded(share.rate) or 0.0, rounded(share.mean))
+            queue: Share(rounded(share.rate) or 0.0, rounded(share.mean), share.waits, share.runs)
             for queue, share in found.items()
-            if share.rate
+            if share.rate or share.waits or share.runs
         }
+
+    def _share(self, queue: str, figures: Figures, now: float) -> Share:
+        return figures.share(now, self._ledger.tally.durations(queue))
 
     def _keep(self, now: float, took: float = 0.0) -> None:
         self.past.keep(self._queues(now), clock.now_ms(), now, took)

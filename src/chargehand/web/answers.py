@@ -229,6 +229,14 @@ class Queue(Counts, frozen=True, kw_only=True):
     paused: bool = False
     oldest_wait_ms: int | None = None
     """How long the next job has been due; null if none is due."""
+    rate: float = 0.0
+    """Jobs that ended per second, over the last minute, in all nodes; a few seconds old, like the next four."""
+    wait_p50_s: float | None = None
+    """How long half of the jobs that were started in the last five minutes had been due, at most."""
+    wait_p95_s: float | None = None
+    run_p50_s: float | None = None
+    """How long half of the attempts that ended in the last five minutes took, at most."""
+    run_p95_s: float | None = None
     unserved: str | None = None
     """Why no worker takes the waiting jobs; null if one does."""
 
@@ -250,6 +258,12 @@ class QueueHistory(msgspec.Struct, frozen=True):
     failed: tuple[int, ...]
     rate: tuple[float, ...]
     """Ended jobs per second."""
+    wait_p50_s: tuple[float | None, ...] = ()
+    wait_p95_s: tuple[float | None, ...] = ()
+    run_p50_s: tuple[float | None, ...] = ()
+    run_p95_s: tuple[float | None, ...] = ()
+    oldest_wait_s: tuple[float | None, ...] = ()
+    """How long the next job had been due; null if none was."""
 
 
 class QueueHistories(msgspec.Struct, frozen=True):

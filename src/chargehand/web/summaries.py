@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,9 +11,11 @@ from chargehand import __version__
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import GONE, Component, jobs_of, telemetry
 from chargehand.model import address
+from chargehand.model.figures import Share, rounded
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.model.records import Counts, CrewRow, Pause
+from chargehand.model.spread import quantile
 from chargehand.model.status import NodeStatus, NodeWorker
 from chargehand.settings.plan import Page
 from chargehand.web.answers import (
@@ -172,6 +175,7 @@ def queues_of(
     pauses: Sequence[Pause],
     waiting: Sequence[tuple[str, int]],
     unserved: Mapping[str, str] | None,
+    throughput: Mapping[str, Share] = MappingProxyType({}),
 ) -> list[Queue]:
     """Returns every queue that has jobs or a crew. `unserved`: why no worker takes their jobs; None: no node runs."""
     by_name = {count.queue: count for count in counts}
@@ -179,6 +183,7 @@ def queues_of(
     found: list[Queue] = []
     for name in sorted({*by_name, *(crew.queue for crew in crews)}):
         serving = tuple(crew.name for crew in crews if crew.queue == name)
+        share = throughput.get(name, Share())
         found.append(
             Queue(
                 **msgspec.structs.asdict(by_name.get(name, Counts(queue=name))),
@@ -186,6 +191,11 @@ def queues_of(
                 paused="*" in paused or (bool(serving) and all(crew in paused for crew in serving)),
                 oldest_wait_ms=due.get(name),
                 unserved=unserved.get(name) if unserved is not None else "no node runs" if name in due else None,
+                rate=rounded(share.rate) or 0.0,
+                wait_p50_s=rounded(quantile(share.waits, 0.5)),
+                wait_p95_s=rounded(quantile(share.waits, 0.95)),
+                run_p50_s=rounded(quantile(share.runs, 0.5)),
+                run_p95_s=rounded(quantile(share.runs, 0.95)),
             )
         )
     return found

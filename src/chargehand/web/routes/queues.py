@@ -7,8 +7,10 @@ from fastapi import Path, Request, Response
 
 from chargehand.errors import Conflict
 from chargehand.host import nodelock
+from chargehand.live.components import shares
 from chargehand.model.access import OperationFilter
 from chargehand.model.error_line import own_frames
+from chargehand.model.figures import together
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import State
 from chargehand.model.records import CrashFilter
@@ -80,7 +82,10 @@ async def queues(site: Here) -> Response:
         hand = site.hand
         status = hand.internal.node_status()
         unserved = status.unserved if status is not None else hand.internal.unserved()
-        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), unserved)
+        throughput = {queue: together(each) for queue, each in shares(hand.internal.health()).items()}
+        found = queues_of(
+            hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), unserved, throughput
+        )
         return Queues(tuple(found))
 
     return respond(await site.in_thread(read))

@@ -773,6 +773,11 @@ export interface Queue {
   crews: string[];
   paused: boolean;
   oldest_wait_ms: number | null;
+  rate: number;
+  wait_p50_s: number | null;
+  wait_p95_s: number | null;
+  run_p50_s: number | null;
+  run_p95_s: number | null;
   unserved: string | null;
 }
 
@@ -789,6 +794,10 @@ export interface QueueBody {
   rate: number;
   mean_duration_s: number | null;
   eta_s: number | null;
+  wait_p50_s: number | null;
+  wait_p95_s: number | null;
+  run_p50_s: number | null;
+  run_p95_s: number | null;
   oldest_wait_s: number | null;
   last_done_ms: number | null;
   rate_next_ms: number | null;
@@ -805,6 +814,11 @@ export interface QueueHistory {
   running: number[];
   failed: number[];
   rate: number[];
+  wait_p50_s: (number | null)[];
+  wait_p95_s: (number | null)[];
+  run_p50_s: (number | null)[];
+  run_p95_s: (number | null)[];
+  oldest_wait_s: (number | null)[];
 }
 
 export interface QueueIdentity {
