@@ -1,14 +1,14 @@
 """Measures flows: their cost beside plain jobs, how soon a follower starts, and a fan-in of many children."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from bench.caller import ask
 from bench.hosting import CrewSpec
 from bench.row import Row, p50
 from bench.scene import PATIENCE, Stage, folder, stage
-from bench.working import JOBS, ROUNDS, work_off
-from chargehand import clock
+from bench.working import JOBS, ROUNDS, done, work_off
+from chargehand import Ref, clock
 from chargehand.ids import new_id, new_ids
 from chargehand.model.batch import Batch, Want
 from chargehand.model.flows import NewFlow
@@ -36,29 +36,28 @@ FAN_IN = (
 """The names of the rows of each function."""
 
 
-def _begin_flows(on: Stage, count: int) -> Callable[[], int]:
-    """Adds flows in a few transactions while the crew is paused. Returns a function that counts those that are open."""
+def _begin_flows(on: Stage, count: int) -> list[Ref[None]]:
+    """Adds flows in a few transactions while the crew is paused. Returns the last job of each."""
+    last: list[Ref[None]] = []
     for start in range(0, count, 200):
         with on.hand.transaction() as tx:
             for number in range(start, min(start + 200, count)):
                 with on.hand.flow(f"flow {number}", within=tx) as flow:
                     first = flow.enqueue(on.crew, SIZE - 2)
-                    flow.enqueue(on.crew, None, after=first)
-    before = _done(on)
-    return lambda: before + count * SIZE - _done(on)
-
-
-def _done(on: Stage) -> int:
-    return sum(counts.done for counts in on.hand.counts())
+                    last.append(flow.enqueue(on.crew, None, after=first))
+    return last
 
 
 def work_off_flows(on: Stage, count: int) -> float:
-    """Returns the seconds that the node needs for this number of flows, which were added before."""
+    """Returns the seconds that the node needs for this number of flows, which were added before; as `work_off`."""
     on.hand.pause(on.crew.name)
-    left = _begin_flows(on, count)
+    before = done(on)
+    last = _begin_flows(on, count)
     began = clock.monotonic()
     on.hand.resume(on.crew.name)
-    eventually(lambda: left() == 0, PATIENCE, what="all flows have ended")
+    for ref in last[-8:]:
+        ref.wait(PATIENCE)
+    eventually(lambda: done(on) - before == count * SIZE, PATIENCE, what="all flows have ended")
     return clock.monotonic() - began
 
 

@@ -9,17 +9,19 @@ JOBS = 20_000
 ROUNDS = 3
 
 
+def done(on: Stage) -> int:
+    """Returns how many jobs are done."""
+    return sum(counts.done for counts in on.hand.counts())
+
+
 class Backlog:
     """Jobs that were enqueued in bulk while the crew was paused."""
 
     def __init__(self, on: Stage, jobs: int) -> None:
         self._on, self._jobs = on, jobs
         on.hand.pause(on.crew.name)
-        self._before = self._done()
+        self._before = done(on)
         self._refs = on.crew.enqueue_many([None] * jobs)
-
-    def _done(self) -> int:
-        return sum(counts.done for counts in self._on.hand.counts())
 
     def work_off(self) -> float:
         """Returns the seconds from the resume until all jobs are done.
@@ -31,7 +33,7 @@ class Backlog:
         for ref in self._refs[-8:]:
             ref.wait(PATIENCE)
         # The job before the last may finish after it, in the other worker.
-        eventually(lambda: self._done() - self._before == self._jobs, PATIENCE, what="all are done")
+        eventually(lambda: done(self._on) - self._before == self._jobs, PATIENCE, what="all are done")
         return clock.monotonic() - began
 
 

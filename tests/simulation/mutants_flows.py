@@ -62,8 +62,8 @@ FLOWS = (
     Mutant(
         name="what a job enqueues is its child",
         file="stores/sqlite/adding.py",
-        old="        parent = self._origin.id if job.child and self._origin is not None else None\n",
-        new="        parent = self._origin.id if self._origin is not None else None\n",
+        old="        parent = origin.id if job.child and origin is not None else None\n",
+        new="        parent = origin.id if origin is not None else None\n",
         profile="flows",
         first=0,
     ),
@@ -151,7 +151,7 @@ FLOWS = (
     Mutant(
         name="a flow ends while a job of it runs",
         file="stores/sqlite/flows.py",
-        old="  OR EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'running')\n",
+        old="  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'running')\n",
         new="",
         profile="flows",
         first=0,
@@ -159,8 +159,9 @@ FLOWS = (
     Mutant(
         name="a flow ends while a job of it waits",
         file="stores/sqlite/flows.py",
-        old="SELECT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'queued')\n",
-        new="SELECT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'queued' AND waits_for IS NULL)\n",
+        old="  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'queued')\n",
+        new="  AND NOT EXISTS (\n"
+        "    SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'queued' AND waits_for IS NULL)\n",
         profile="flows",
         first=0,
     ),
@@ -175,8 +176,8 @@ FLOWS = (
     Mutant(
         name="a flow without a job does not end",
         file="stores/sqlite/flows.py",
-        old="        for flow in sorted(begun):\n",
-        new="        for flow in sorted(begun)[1:]:\n",
+        old="        self.end_flows(sorted(begun))\n",
+        new="        self.end_flows(sorted(begun)[1:])\n",
         profile="flows",
         first=0,
     ),
@@ -191,16 +192,16 @@ FLOWS = (
     Mutant(
         name="the job of an end is enqueued at the first end only",
         file="stores/sqlite/flows.py",
-        old="        if on_end is not None:\n",
-        new="        if on_end is not None and not ends:\n",
+        old="            if on_end is not None:\n",
+        new="            if on_end is not None and not ends:\n",
         profile="flows",
         first=2,
     ),
     Mutant(
         name="a cancelled flow goes on with what its jobs add",
         file="stores/sqlite/adding.py",
-        old="        if cancelled:\n            self._db.execute(_CANCEL,",
-        new="        if cancelled and not self._origin:\n            self._db.execute(_CANCEL,",
+        old="each.seq for each in held if each.flow is not None and each.flow.cancelled]\n",
+        new="each.seq for each in held if each.flow and each.flow.cancelled and not each.origin]\n",
         profile="flows",
         first=7,
     ),

@@ -3,6 +3,7 @@
 import pytest
 from builders import (
     ME,
+    begin,
     bring,
     cancel,
     end,
@@ -25,7 +26,7 @@ from builders import (
 )
 
 from chargehand.model.batch import Batch, Want
-from chargehand.model.job import Done, GaveUp, Raised, State, settle
+from chargehand.model.job import Done, GaveUp, NewJob, Raised, State, settle
 from chargehand.store import Store
 
 # children
@@ -211,6 +212,31 @@ def test_many_children_in_one_settlement(store: Store) -> None:
     assert take(store, 1) == []
     result = store.turn(Batch(settlements=ends[:1], wants=(Want("q", "q", 1),)), ME)
     assert [claim.id for claim in result.grants[0].claims] == ["f"]
+
+
+# spec: FL-3, FL-4
+def test_parents_that_end_in_one_turn_have_children_and_flows_of_their_own(store: Store) -> None:
+    for number in range(3):
+        begin(store, f"w{number}", job(f"p{number}"), job(f"f{number}", after=(f"p{number}",), queue="t"))
+    put(store, job("lost"))
+    claims = take(store, 4)
+    assert release(store, claims[-1]), "one settlement of the turn is refused, the others count"
+    ends = [settle(claim, fan_out(*_children(claim.id))) for claim in claims]
+    store.turn(Batch(settlements=tuple(filter(None, ends))), ME)
+    for number in range(3):
+        names = [f"p{number}-0", f"p{number}-1"]
+        assert [child.id for child in store.jobs.children(f"p{number}")] == names
+        assert [record(store, name).flow for name in names] == [f"w{number}"] * 2
+        assert record(store, f"f{number}").waits_for == 2
+    assert store.jobs.children("lost") == []
+    finish(store, "p0-0")
+    finish(store, "p0-1")
+    assert [claim.id for claim in take(store, 9, queue="t")] == ["f0"]
+
+
+def _children(parent: str) -> list[NewJob]:
+    flow = None if parent == "lost" else f"w{parent[1:]}"
+    return [job(f"{parent}-{number}", queue="q", flow=flow) for number in range(2)]
 
 
 # children that never exist

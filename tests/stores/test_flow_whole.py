@@ -338,6 +338,23 @@ def test_the_job_of_an_end_is_enqueued_once_for_each_end(store: Store) -> None:
 
 
 # spec: FL-4
+def test_flows_that_end_in_one_turn_have_ends_of_their_own(store: Store) -> None:
+    outcomes = [Done("1"), GaveUp("x"), Done("1"), Stopped(), Done("1")]
+    for number in range(len(outcomes)):
+        hooked = None if number == 2 else hook(label=f"end {number}")
+        begin(store, flow(f"w{number}", hooked), job(f"a{number}"), *([job("more")] if number == 4 else []))
+    claims = take(store, len(outcomes))
+    ends = [settle(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)]
+    result = store.turn(Batch(settlements=tuple(filter(None, ends))), ME)
+    assert sorted(result.ended_flows) == ["w0", "w1", "w2", "w3"], "one of the last flow is still to come"
+    assert [flow_of(store, f"w{n}").state for n in range(5)] == ["done", "failed", "done", "cancelled", "running"]
+    told = {claim.label: msgspec.json.decode(claim.payload, type=FlowEnd) for claim in take(store, 9, queue="hooks")}
+    assert {label: (end.flow, end.reasons) for label, end in told.items()} == {
+        "end 0": ("w0", {}), "end 1": ("w1", {"gave up": 1}), "end 3": ("w3", {"cancelled": 1}),
+    }  # fmt: skip
+
+
+# spec: FL-4
 def test_a_flow_without_on_end_enqueues_nothing(store: Store) -> None:
     begin(store, flow(), job("a"))
     finish(store, "a")

@@ -5,7 +5,7 @@ Jobs without such options do not come here (`stores.sqlite.jobs`), unless their 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -42,7 +42,9 @@ UNION ALL
 SELECT id, seq FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN {LIVE} LIMIT 1
 """
 ALIAS = "INSERT OR IGNORE INTO chargehand_alias (id, job) SELECT ?1, seq FROM chargehand_job WHERE id = ?2"
-_FLOW = "SELECT arrival, place, cancel_ms, ended_ms FROM chargehand_flow WHERE id = ?"
+_FLOWS = """
+SELECT id, arrival, place, cancel_ms, ended_ms FROM chargehand_flow WHERE id IN (SELECT value FROM json_each(?))
+"""
 _SET_PLACE = f"""
 UPDATE chargehand_flow SET place = (SELECT {PLACE} FROM chargehand_job WHERE seq = ?2) WHERE id = ?1 AND place IS NULL
 """
@@ -128,9 +130,14 @@ class _Flow(msgspec.Struct):
     exists: bool
 
 
+Wanted = tuple[Origin | None, NewJob]
+"""A job to add, and the settled job that enqueues it, if one does."""
+
+
 class _Added(msgspec.Struct):
     """A job that was added, and what becomes of it at once."""
 
+    origin: Origin | None
     job: NewJob
     seq: int
     flow: _Flow | None
@@ -168,9 +175,7 @@ class Adding:
     def __init__(self, db: Any, now_ms: int, limits: Limits, edges: Edges) -> None:
         self._db, self._now, self._limits, self._edges = db, now_ms, limits, edges
 
-    def add(
-        self, jobs: Sequence[NewJob], *, promised: bool = False, origin: Origin | None = None
-    ) -> tuple[list[Enqueued], list[str]]:
+    def add(self, wanted: Sequence[Wanted], *, promised: bool = False) -> tuple[list[Enqueued], list[str]]:
         """Adds the jobs in order. Returns the answers, and the flows that may have ended with a job that did at once.
 
         If one names what does not exist, nothing is added, and an exception says so; what a settled job enqueues is
@@ -178,7 +183,7 @@ class Adding:
         """
         self._db.execute("SAVEPOINT linked")
         try:
-            found = _Call(self._db, self._now, self._limits, self._edges, promised, origin).add(jobs)
+            found = _Call(self._db, self._now, self._limits, self._edges, promised).add(wanted)
         except BaseException:
             self._db.execute("ROLLBACK TO linked; RELEASE linked")
             raise
@@ -189,11 +194,9 @@ class Adding:
 class _Call:
     """One call of `Adding.add`."""
 
-    def __init__(
-        self, db: Any, now_ms: int, limits: Limits, edges: Edges, promised: bool, origin: Origin | None
-    ) -> None:
+    def __init__(self, db: Any, now_ms: int, limits: Limits, edges: Edges, promised: bool) -> None:
         self._db, self._now, self._limits, self._edges = db, now_ms, limits, edges
-        self._promised, self._origin = promised, origin
+        self._promised = promised
         self._flows: dict[str, _Flow] = {}
         self._places = _Places(db)
         self._answers: list[Enqueued] = []
@@ -204,16 +207,17 @@ class _Call:
         self._meant: dict[str, str] = {}
         """The existing jobs that ids of this call stand for."""
 
-    def add(self, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], list[str]]:
-        together: list[NewJob] = []
-        for job in jobs:
-            if not self._is_alone(job):
-                together.append(job)
+    def add(self, wanted: Sequence[Wanted]) -> tuple[list[Enqueued], list[str]]:
+        self._read_flows({job.flow for _, job in wanted if job.flow is not None})
+        together: list[Wanted] = []
+        for each in wanted:
+            if not self._is_alone(each[1]):
+                together.append(each)
                 continue
             self._insert(together)
             self._link()
             together = []
-            self._add_keyed(job)
+            self._add_keyed(*each)
             self._link()
         self._insert(together)
         self._link()
@@ -229,37 +233,37 @@ class _Call:
         used = self._edges.used_by_new.once or job.unique_for_ms is not None or job.replace
         return used or bool(job.after) or job.flow is not None
 
-    def _add_keyed(self, job: NewJob) -> None:
+    def _add_keyed(self, origin: Origin | None, job: NewJob) -> None:
         """Adds a job whose key may be taken for a period, or whose payload may replace another."""
         used = self._edges.used_by_new.once
         for (holder,) in self._db.execute(_ONCE, (job.queue, job.key, self._now)).fetchall() if used else ():
             if holder != job.id:
-                self._exists(job, Enqueued(holder, False))
+                self._exists(origin, job, Enqueued(holder, False))
                 return
         if job.replace and (replaced := self._replace(job)) is not None:
-            self._exists(job, Enqueued(replaced, False, True))
+            self._exists(origin, job, Enqueued(replaced, False, True))
             return
-        self._insert([job])
+        self._insert([(origin, job)])
         if self._answers[-1].created and job.unique_for_ms is not None:
             until = self._now + job.unique_for_ms
             self._db.execute(_SET_ONCE, (job.queue, job.key, until, job.id))
             self._edges.used_by_new.once = True
 
-    def _exists(self, job: NewJob, answer: Enqueued) -> None:
+    def _exists(self, origin: Origin | None, job: NewJob, answer: Enqueued) -> None:
         self._answers.append(answer)
         if answer.id != job.id:
             self._meant[job.id] = answer.id
-            if job.child:
-                self._adopt_existing(answer.id)
+            if job.child and origin is not None:
+                self._adopt_existing(origin, answer.id)
 
-    def _adopt_existing(self, job_id: str) -> None:
+    def _adopt_existing(self, origin: Origin, job_id: str) -> None:
         """Lets the followers of the origin wait for a job that exists already, in place of a child; not if it waits for
         one of them, because neither could ever run."""
         found = self._known([job_id]).get(job_id)
-        if found is None or self._origin is None or found[1].state in (State.FAILED, State.CANCELLED):
+        if found is None or found[1].state in (State.FAILED, State.CANCELLED):
             return
-        if not self._edges.waits_for_follower(found[0], self._origin.seq):
-            self._edges.adopt(self._origin.seq, [found[0]], opened=not found[1].well)
+        if not self._edges.waits_for_follower(found[0], origin.seq):
+            self._edges.adopt([(origin.seq, found[0])], opened=not found[1].well)
 
     def _replace(self, job: NewJob) -> str | None:
         """Replaces what a waiting job with the same key does. Returns its id; None if there is none."""
@@ -277,57 +281,57 @@ class _Call:
 
     # rows
 
-    def _insert(self, jobs: Sequence[NewJob]) -> None:
+    def _insert(self, wanted: Sequence[Wanted]) -> None:
         """Inserts jobs in order, those that do not exist."""
-        if not jobs:
+        if not wanted:
             return
         ((next_seq,),) = self._db.execute(_NEXT_SEQ)
-        rows = [self._row(job, seq) for seq, job in enumerate(jobs, next_seq)]
+        rows = [self._row(origin, job, seq) for seq, (origin, job) in enumerate(wanted, next_seq)]
         self._db.execute("SAVEPOINT rows")
         before = self._db.total_changes()
         insert(self._db, _INSERTS, rows)
         # The count contains the rows of tags, which a trigger inserts.
-        if self._db.total_changes() - before == len(rows) + sum(len(set(job.tags)) for job in jobs if job.tags):
+        if self._db.total_changes() - before == len(rows) + sum(len(set(job.tags)) for _, job in wanted if job.tags):
             self._db.execute("RELEASE rows")
             first = self._db.last_insert_rowid() - len(rows) + 1
-            for seq, (job, row) in enumerate(zip(jobs, rows, strict=True), first):
-                self._note_added(job, row, seq)
+            for seq, (each, row) in enumerate(zip(wanted, rows, strict=True), first):
+                self._note_added(*each, row, seq)
             return
         self._db.execute("ROLLBACK TO rows; RELEASE rows")
-        self._insert_singly(jobs)
+        self._insert_singly(wanted)
 
-    def _insert_singly(self, jobs: Sequence[NewJob]) -> None:
-        for job in jobs:
+    def _insert_singly(self, wanted: Sequence[Wanted]) -> None:
+        for origin, job in wanted:
             for flow in self._flows.values():
                 flow.place = flow.place if flow.begun else None
             ((next_seq,),) = self._db.execute(_NEXT_SEQ)
-            row = self._row(job, next_seq)
+            row = self._row(origin, job, next_seq)
             made = self._db.execute(f"{_INSERTS[1]} RETURNING seq", row).fetchone()
             if made is not None:
-                self._note_added(job, row, made[0])
+                self._note_added(origin, job, row, made[0])
             else:
                 (job_id, _), *_ = self._db.execute(TAKEN, (job.id, job.queue, job.key)).fetchall()
-                self._exists(job, Enqueued(job_id, False))
+                self._exists(origin, job, Enqueued(job_id, False))
 
-    def _note_added(self, job: NewJob, row: tuple[Any, ...], seq: int) -> None:
+    def _note_added(self, origin: Origin | None, job: NewJob, row: tuple[Any, ...], seq: int) -> None:
         self._answers.append(Enqueued(job.id, True))
         flow = None if job.flow is None else self._flows[job.flow]
-        if flow is not None and flow.refused is not None and self._origin is None:
+        if flow is not None and flow.refused is not None and origin is None:
             raise FlowEnded(flow.refused) if flow.exists else FlowNotFound(flow.refused)
         if flow is not None and not flow.begun:
             self._db.execute(_SET_PLACE, (flow.id, seq))
             flow.begun = True
-        self._added.append(_Added(job, seq, flow, row[2] == "jobs"))
+        self._added.append(_Added(origin, job, seq, flow, row[2] == "jobs"))
 
-    def _row(self, job: NewJob, seq: int) -> tuple[Any, ...]:
+    def _row(self, origin: Origin | None, job: NewJob, seq: int) -> tuple[Any, ...]:
         run_at, expires = self._times(job)
-        flow = None if job.flow is None else self._flow(job.flow)
+        flow = None if job.flow is None else self._flows[job.flow]
         held = bool(job.after) or job.sequence is not None
         place: int | None = None
         share = job.share
         if flow is not None:
             held |= flow.cancelled or flow.refused is not None
-            by_member = self._origin is not None and self._origin.flow == flow.id
+            by_member = origin is not None and origin.flow == flow.id
             if flow.place is not None and flows.takes_place(job, arrival=flow.arrival, by_member=by_member):
                 place = flow.place
         if place is None and (share is not None or self._edges.used_by_new.shares):
@@ -336,7 +340,7 @@ class _Call:
         if flow is not None and flow.place is None:
             flow.place = seq if place is None else place
         waits_for = "jobs" if held else "time" if run_at > self._now else None
-        parent = self._origin.id if job.child and self._origin is not None else None
+        parent = origin.id if job.child and origin is not None else None
         return (
             job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
             job.limit_key, self._now, job.label, _tags(job), job.payload,
@@ -348,19 +352,17 @@ class _Call:
         run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
         return run_at, None if job.expires_ms is None else self._now + job.expires_ms
 
-    def _flow(self, flow_id: str) -> _Flow:
-        """Returns the flow of a job."""
-        found = self._flows.get(flow_id)
-        if found is None:
-            row = self._db.execute(_FLOW, (flow_id,)).fetchone()
-            arrival, place, cancel_ms, ended_ms = row or (0, None, None, None)
-            exists, refused = row is not None, None
+    def _read_flows(self, wanted: Collection[str]) -> None:
+        """Reads the flows of the jobs."""
+        rows = self._db.execute(_FLOWS, (json.dumps(list(wanted)),)) if wanted else ()
+        known = {flow_id: values for flow_id, *values in rows}
+        for flow_id in wanted:
+            arrival, place, cancel_ms, ended_ms = known.get(flow_id, (0, None, None, None))
+            exists, refused = flow_id in known, None
             if not exists or ended_ms is not None:
                 refused = flows.why_no_flow(flow_id, ended=exists)
             begun = place is not None or refused is not None
-            found = _Flow(flow_id, bool(arrival), place, cancel_ms is not None, refused, begun, exists)
-            self._flows[flow_id] = found
-        return found
+            self._flows[flow_id] = _Flow(flow_id, bool(arrival), place, cancel_ms is not None, refused, begun, exists)
 
     # relations
 
@@ -373,7 +375,7 @@ class _Call:
         for each in held:
             if each.job.sequence is not None:
                 self._edges.append(each.seq, each.job.queue, each.job.sequence)
-        bad |= self._adopt([each for each in added if each.job.child])
+        bad |= self._adopt(added)
         cancelled = [each.seq for each in held if each.flow is not None and each.flow.cancelled]
         self._edges.fail(refused, NO_FLOW)
         self._edges.fail({seq: error for seq, error in bad.items() if seq not in refused})
@@ -382,14 +384,16 @@ class _Call:
         self._edges.release([each.seq for each in held])
         self._ended += self._edges.ended(list({**bad, **refused, **dict.fromkeys(cancelled)}))
 
-    def _adopt(self, children: Sequence[_Added]) -> dict[int, str]:
-        """Lets the followers of the origin wait for its children. Returns the children that would wait for themselves,
-        with the error of each."""
-        if self._origin is None or not children:
-            return {}
-        self._edges.adopt(self._origin.seq, [each.seq for each in children])
-        error = flows.why_in_circle(self._origin.id)
-        return {each.seq: error for each in children if each.held and self._edges.waits_for_itself(each.seq)}
+    def _adopt(self, added: Sequence[_Added]) -> dict[int, str]:
+        """Lets the followers of the origins wait for their children. Returns the children that would wait for
+        themselves, with the error of each."""
+        children = [(each.origin, each) for each in added if each.job.child and each.origin is not None]
+        self._edges.adopt([(origin.seq, each.seq) for origin, each in children])
+        return {
+            each.seq: flows.why_in_circle(origin.id)
+            for origin, each in children
+            if each.held and self._edges.waits_for_itself(each.seq)
+        }
 
     def _follow(self, held: Sequence[_Added]) -> dict[int, str]:
         """Adds the edges to predecessors and to what these have spawned. Returns the jobs that fail, with the error of
@@ -406,12 +410,12 @@ class _Call:
             for nr, name in enumerate(dict.fromkeys(each.job.after)):
                 found = known.get(self._meant.get(name, name))
                 if found is None or found[0] >= each.seq:  # a later job of the same call is no predecessor
-                    if self._origin is None:
+                    if each.origin is None:
                         raise JobNotFound(flows.why_not_found(name))
                     bad.setdefault(each.seq, flows.why_not_found(name))
                     continue
                 # A child of the origin waits for the origin, not for its siblings.
-                sibling = each.job.child and self._origin is not None and found[0] == self._origin.seq
+                sibling = each.job.child and each.origin is not None and found[0] == each.origin.seq
                 for seq, ended in (found, *(() if sibling else spawned.get(found[1].id, ()))):
                     lives = ended.state in (State.QUEUED, State.RUNNING)
                     edges.append((each.seq, seq, nr, strict, lives))

@@ -103,9 +103,9 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json
 """
 _ADD_CHILDREN = """
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
-SELECT e.job, child.value, e.nr, e.strict, ?3
-FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor CROSS JOIN json_each(?2) AS child
-WHERE e.predecessor = ?1 AND e.open = 1 AND e.nr >= 0
+SELECT e.job, child.value ->> 1, e.nr, e.strict, ?2
+FROM json_each(?1) AS child CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+WHERE e.predecessor = child.value ->> 0 AND e.open = 1 AND e.nr >= 0
 """
 # What a job waits for, through others.
 _REACHED = """
@@ -277,11 +277,11 @@ class Edges:
             self._db.execute(_ADD, (json.dumps(edges),))
             self.used.edges = True
 
-    def adopt(self, parent: int, children: Sequence[int], *, opened: bool = True) -> None:
-        """Lets the followers of a job wait for the children that it has spawned, or, if these have ended (not
-        `opened`), have them as predecessors."""
+    def adopt(self, children: Sequence[tuple[int, int]], *, opened: bool = True) -> None:
+        """Lets the followers of jobs wait for the children that these have spawned, or, if the children have ended (not
+        `opened`), have them as predecessors. `children` has parent and child."""
         if self.used.edges and children:
-            self._db.execute(_ADD_CHILDREN, (parent, json.dumps(children), opened))
+            self._db.execute(_ADD_CHILDREN, (json.dumps(children), opened))
 
     def waits_for_itself(self, seq: int) -> bool:
         """Returns whether a job waits, through others, for itself."""

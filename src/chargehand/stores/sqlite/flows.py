@@ -35,11 +35,6 @@ LOOK_AT_ONCE = 5_000
 _BEGIN = """
 INSERT INTO chargehand_flow (id, name, created_ms, arrival, on_end) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING
 """
-# Two searches in the index, however many jobs the flow has.
-_LIVES = """
-SELECT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'queued')
-  OR EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1 AND state = 'running')
-"""
 # Each SELECT is answered from the index alone, except that of the running jobs, which are few.
 _COUNTS = f"""
 SELECT flow, iif(state = 'queued' AND waits_for = 'jobs', 'following', state), count(*) FROM chargehand_job
@@ -48,20 +43,31 @@ UNION ALL
 SELECT flow, iif({HELD_AHEAD}, 'queued', 'running'), count(*) FROM chargehand_job
 WHERE flow IN (SELECT value FROM json_each(?1)) AND state = 'running' GROUP BY 1, 2
 """
-_REASONS = f"""
-SELECT reason, count(*) FROM chargehand_job WHERE flow = ?1 AND state IN {BAD} AND reason IS NOT NULL GROUP BY reason
+# Of flows that end: all of their jobs have ended, so the order of the index is that of the groups.
+_LAST_COUNTS = """
+SELECT flow, state, count(*) FROM chargehand_job WHERE flow IN (SELECT value FROM json_each(?1)) GROUP BY flow, state
 """
-_RUNNING = "SELECT name, created_ms, on_end, cancel_ms, ends FROM chargehand_flow WHERE id = ? AND ended_ms IS NULL"
-_END = "UPDATE chargehand_flow SET ended_ms = ?2, ends = ?3, state = ?4, on_end_job = ?5 WHERE id = ?1"
+_REASONS = f"""
+SELECT flow, reason, count(*) FROM chargehand_job
+WHERE flow IN (SELECT value FROM json_each(?1)) AND state IN {BAD} AND reason IS NOT NULL GROUP BY flow, reason
+"""
+_END = """
+UPDATE chargehand_flow SET ended_ms = ?2, ends = ended.value ->> 1, state = ended.value ->> 2,
+  on_end_job = ended.value ->> 3
+FROM json_each(?1) AS ended WHERE chargehand_flow.id = ended.value ->> 0
+"""
 _ENDED_MS = "SELECT ended_ms FROM chargehand_flow WHERE id = ?"
 _CANCEL_QUEUED = """
 UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
 WHERE flow = ?1 AND state = 'queued' RETURNING queue, seq
 """
+# Two searches in the index for each flow, however many jobs it has.
 _OVER = """
-SELECT value FROM json_each(?1)
-WHERE NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = value AND state = 'queued')
-  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = value AND state = 'running')
+SELECT f.id, f.name, f.created_ms, f.on_end, f.cancel_ms, f.ends
+FROM json_each(?1) AS wanted CROSS JOIN chargehand_flow AS f
+WHERE f.id = wanted.value AND f.ended_ms IS NULL
+  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'queued')
+  AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = f.id AND state = 'running')
 """
 _CANCEL_RUNNING = """
 UPDATE chargehand_job SET cancel_ms = coalesce(cancel_ms, ?2) WHERE flow = ?1 AND state = 'running' RETURNING id, fence
@@ -131,40 +137,46 @@ class Endings:
         """Does what follows from the end of these jobs."""
         self.end_flows(self.edges.ended(seqs))
 
-    def end_flows(self, flows: Iterable[str]) -> None:
-        """Ends those of these flows that have no live job."""
-        found = [flow for flow in flows if flow not in self.begun]
-        if len(found) > 1:  # most go on: one statement tells, instead of two for each
-            found = [str(flow) for (flow,) in self._db.execute(_OVER, (json.dumps(found),)).fetchall()]
-        for flow in found:
-            self.end_if_over(flow)
+    def end_flows(self, flows: Iterable[str]) -> int:
+        """Ends those of these flows of which no job is queued or running. Returns how many."""
+        found = [flow for flow in dict.fromkeys(flows) if flow not in self.begun]
+        if not found:
+            return 0
+        over: list[tuple[Any, ...]] = self._db.execute(_OVER, (json.dumps(found),)).fetchall()
+        if over:
+            self._end(over)
+        return len(over)
 
     def commit(self) -> None:
         """Ends the flows without a live job that were begun in this transaction."""
         begun, self.begun = self.begun, set()
-        for flow in sorted(begun):
-            self.end_if_over(flow)
+        self.end_flows(sorted(begun))
 
-    def end_if_over(self, flow: str) -> bool:
-        """Ends a flow if none of its jobs is queued or running. Returns whether it has ended now."""
-        row = self._db.execute(_RUNNING, (flow,)).fetchone()
-        if row is None or self._db.execute(_LIVES, (flow,)).fetchone()[0]:
-            return False
-        name, created_ms, on_end, cancel_ms, ends = row
-        end = flows.end_of(
-            flow, name, counts_of_flows(self._db.execute(_COUNTS, (json.dumps([flow]),))).get(flow, FlowCounts()),
-            dict(self._db.execute(_REASONS, (flow,))), cancelled=cancel_ms is not None,
-            end=ends + 1, created_ms=created_ms, ended_ms=self._now,
-        )  # fmt: skip
-        job = None
-        if on_end is not None:
-            job = flows.job_of_end(_on_end.decode(on_end), end, next(iter(self._new_ids(1))))
-        self._db.execute(_END, (flow, self._now, end.end, end.state, None if job is None else job.id))
-        self.flows.append(flow)
-        if job is not None:
-            self._enqueue([job])
-            self.edges.woken.add(job.queue)
-        return True
+    def _end(self, over: Sequence[tuple[Any, ...]]) -> None:
+        """Ends flows, and enqueues the jobs that they name for their end."""
+        which = (json.dumps([flow for flow, *_ in over]),)
+        counts = counts_of_flows(self._db.execute(_LAST_COUNTS, which))
+        reasons: dict[str, dict[str, int]] = {}
+        if any(each.failed or each.cancelled for each in counts.values()):
+            for flow, reason, number in self._db.execute(_REASONS, which):
+                reasons.setdefault(flow, {})[reason] = number
+        rows: list[tuple[str, int, str, str | None]] = []
+        jobs: list[NewJob] = []
+        for flow, name, created_ms, on_end, cancel_ms, ends in over:
+            end = flows.end_of(
+                flow, name, counts.get(flow, FlowCounts()), reasons.get(flow, {}), cancelled=cancel_ms is not None,
+                end=ends + 1, created_ms=created_ms, ended_ms=self._now,
+            )  # fmt: skip
+            job = None
+            if on_end is not None:
+                job = flows.job_of_end(_on_end.decode(on_end), end, next(iter(self._new_ids(1))))
+                jobs.append(job)
+            rows.append((flow, end.end, end.state, None if job is None else job.id))
+        self._db.execute(_END, (json.dumps(rows), self._now))
+        self.flows += [flow for flow, *_ in over]
+        if jobs:
+            self._enqueue(jobs)
+            self.edges.woken.update(job.queue for job in jobs)
 
 
 class SqliteFlows:
@@ -232,8 +244,8 @@ class SqliteFlows:
         self._edges.woken.update(self._edges.release(left))
         running = self._db.execute(_LEFT_RUNNING, (look, position.flow)).fetchall()
         position.flow = running[-1][0] if len(running) == look else 0
-        over = [flow for _, flow, lives in running if not lives and flow not in self._endings.begun]
-        return len(ended) + len(left) + sum(self._endings.end_if_over(flow) for flow in over)
+        over = self._endings.end_flows(flow for _, flow, lives in running if not lives)
+        return len(ended) + len(left) + over
 
     def _ended_ms(self, flow_id: str) -> int | None:
         """Returns when a flow has ended; None if it runs. Raises FlowNotFound."""

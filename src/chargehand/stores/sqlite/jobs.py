@@ -30,7 +30,7 @@ from chargehand.model.records import CancelResult, Discovered, Discovery, Holder
 from chargehand.model.suspects import mark
 from chargehand.stores.rows import clean, columns, readable
 from chargehand.stores.sqlite import items
-from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, insert, is_linked
+from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, Wanted, insert, is_linked
 from chargehand.stores.sqlite.clock import MOVE_ON
 from chargehand.stores.sqlite.edges import LIVE_AGAIN
 from chargehand.stores.sqlite.flows import Endings
@@ -92,6 +92,7 @@ UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result =
 FROM json_each(?1) AS ended
 WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'
 """
+_FLOWS = "SELECT seq, flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))"
 _DONE_ATTEMPTS = """
 INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, duration_ms, outcome)
 SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
@@ -189,7 +190,7 @@ class SqliteJobs:
 
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
         if self._is_linked(jobs):
-            answers, flows = self._add(jobs, promised)
+            answers, flows = self._add([(None, job) for job in jobs], promised)
             self.endings.end_flows(flows)
             return answers
         rows = [self._row(job) for job in jobs]
@@ -221,10 +222,8 @@ class SqliteJobs:
         used = self._edges.used_by_new
         return used.shares or any(map(is_linked, jobs)) or (used.once and any(job.key is not None for job in jobs))
 
-    def _add(
-        self, jobs: Sequence[NewJob], promised: bool, origin: Origin | None = None
-    ) -> tuple[list[Enqueued], list[str]]:
-        return Adding(self._db, self._now, self._limits, self._edges).add(jobs, promised=promised, origin=origin)
+    def _add(self, wanted: Sequence[Wanted], promised: bool) -> tuple[list[Enqueued], list[str]]:
+        return Adding(self._db, self._now, self._limits, self._edges).add(wanted, promised=promised)
 
     def _row(self, job: NewJob) -> tuple[Any, ...]:
         run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
@@ -321,9 +320,9 @@ class SqliteJobs:
                 self._db.execute(_CLAIM, args)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
-        good = [s for s in settlements if s.state is State.DONE and not s.follow]
+        good = [s for s in settlements if s.state is State.DONE]
         if good and self._settle_done(good, holder):
-            settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
+            settlements = [s for s in settlements if s.state is not State.DONE]
         return self._settle(settlements, holder) if settlements else []
 
     def holds(self, seq: int, claim: int) -> bool:
@@ -340,7 +339,11 @@ class SqliteJobs:
         if kept:
             self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
             self._limits.freed((s.queue, s.seq) for s in settlements)
+            follow = [s for s in settlements if s.follow]
+            of = dict(self._all(_FLOWS, (json.dumps([s.seq for s in follow]),))) if follow else {}
+            flows = self._follow([(Origin(s.id, s.seq, of[s.seq]), s.follow) for s in follow])
             self._end([s.seq for s in settlements], [s.seq for s in settlements])
+            self.endings.end_flows(flows)
         self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
         return kept
 
@@ -392,12 +395,13 @@ class SqliteJobs:
         """Adds the jobs that settled jobs have enqueued or spawned. Returns the flows that may have ended with one that
         did at once: not before everything is added."""
         plain: list[NewJob] = []
-        flows: list[str] = []
+        linked: list[Wanted] = []
         for origin, jobs in follow:
             if self._is_linked(jobs):
-                flows += self._add(jobs, True, origin)[1]
+                linked += [(origin, job) for job in jobs]
             else:
                 plain += jobs
+        flows = self._add(linked, True)[1] if linked else []
         if plain:
             self.enqueue(plain, promised=True)
         return flows
