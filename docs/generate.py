@@ -1,4 +1,4 @@
-"""Generates docs/reference.md, docs/cli.md, and the table of doctor's findings in docs/operations.md, from the code.
+"""Generates docs/reference.md, docs/cli.md, docs/errors.md, and the table of doctor's findings in docs/operations.md, from the code.
 
 `python docs/generate.py` writes the files. `--check` exits with status 1 if a file differs from the generated text.
 """
@@ -18,6 +18,7 @@ from chargehand import codec, errors
 from chargehand.cli.main import app as command_line
 from chargehand.model import job
 from chargehand.model.doctor import causes
+from chargehand.model.error_codes import CODES
 from chargehand.model.fleet import death, lifecycle, orders, policy, stacks
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
@@ -29,6 +30,7 @@ from chargehand.testing import faults, faults_loading
 PAGE = Path(__file__).with_name("reference.md")
 MANUAL = Path(__file__).with_name("operations.md")
 COMMANDS = Path(__file__).with_name("cli.md")
+ERRORS = Path(__file__).with_name("errors.md")
 BEGIN, END = "<!-- doctor: ", "<!-- end of doctor -->"
 
 STATUS = {
@@ -216,6 +218,35 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def error_page() -> str:
+    """Returns docs/errors.md: a section for every code."""
+    kinds: dict[str, list[str]] = {}
+    for name, cls in vars(errors).items():
+        if isinstance(cls, type) and issubclass(cls, errors.ChargehandError):
+            kinds.setdefault(cls.code, []).append(f"`{name}`")
+    parts = [
+        "# Errors\n\nGenerated from the code by `make docs`. Change the code, not this file.",
+        (
+            "Every error has a code. The command line prints it in brackets at the end of its message (`… [store-locked]`), the HTTP API as the "
+            "end of `type` (`urn:chargehand:problem:store-unusable`), `/readyz` and `doctor --json` as `code` and `cause`, and every exception "
+            "has it as `code`. Programs should compare codes and classes, never texts. Reasons of failed jobs and of workers that do not run are in the "
+            "[reference](reference.md#reasons); exit codes [there](reference.md#exit-codes), too."
+        ),
+        "## Errors of calls, commands and requests",
+    ]
+    parts += [error_section(code, each.meaning, each.remedy, kinds) for code, each in sorted(CODES.items())]
+    parts.append(
+        "## Causes that doctor finds\n\nThose that concern the store are also the codes of `StoreError` and of `/readyz`."
+    )
+    parts += [error_section(code, *found, kinds) for code, found in sorted(causes.CAUSES.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def error_section(code: str, meaning: str, remedy: str, kinds: Mapping[str, Sequence[str]]) -> str:
+    raised = f"\n\nIn Python: {', '.join(kinds[code])}." if code in kinds else ""
+    return f"### `{code}`\n\n{prose(meaning)}{raised}\n\n**To do:** {prose(remedy)}."
+
+
 def manual() -> str:
     """Returns docs/operations.md with the current table of findings."""
     before, begin, rest = MANUAL.read_text().partition(BEGIN)
@@ -271,7 +302,7 @@ def prose(text: str) -> str:
 
 
 def main() -> int:
-    pages = {PAGE: page(), MANUAL: manual(), COMMANDS: commands()}
+    pages = {PAGE: page(), MANUAL: manual(), COMMANDS: commands(), ERRORS: error_page()}
     if "--check" in sys.argv:
         old = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
         sys.stderr.writelines(f"{name} is out of date: run make docs\n" for name in old)

@@ -35,6 +35,14 @@ def test_every_metric_of_the_grafana_dashboard_exists() -> None:
     assert labels == {"job", "status", "state"}
 
 
+def test_the_page_of_metrics_has_every_metric() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    listed = set(re.findall(r"^\| `(chargehand_\w+)`", page, re.MULTILINE)) - {"chargehand_info"}
+    gpus = {f"chargehand_gpu_{name}" for name in ("memory_bytes", "memory_used_bytes", "utilization_ratio")}
+    named = {name.removesuffix("_bucket") for name in exposed() if "{" not in name}
+    assert listed == named | gpus
+
+
 def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from chargehand import CrewOptions, JobOptions
 from chargehand.cli.main import app
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +75,16 @@ def test_the_documents_say_how_a_clone_is_installed() -> None:
         text = page.read_text()
         if "pip install 'chargehand[web,cli]'" in text:
             assert "[web,cli]'" in text.replace("'chargehand[web,cli]'", ""), page
+
+
+def test_every_option_of_crews_and_jobs_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "options.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", page))
+    assert {*CrewOptions.__annotations__, *JobOptions.__annotations__} <= listed
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
 def test_every_section_that_a_link_names_exists() -> None:

@@ -50,13 +50,18 @@ _PROBLEMS: dict[str, type[ChargehandError]] = {
 class Refused(ChargehandError):
     """The server refused a request: the HTTP status, the problem type, and the request id in the log of the server."""
 
+    code = "refused"  # unless the server's answer has another
+
     def __init__(self, text: str, status: int = 0, kind: str = "", request_id: str = "") -> None:
         super().__init__(text)
         self.status, self.kind, self.request_id = status, kind, request_id
+        self.code = kind or self.code
 
 
 class Unreachable(ChargehandError):
     """No server answered at the address in time."""
+
+    code = "unreachable"
 
 
 class NewJobOptions(TypedDict, total=False):

@@ -23,12 +23,15 @@ class ChargehandError(Exception):
     """The base class of all exceptions that Chargehand raises on purpose."""
 
     exit_code = EXIT_ERROR
+    code: str = "refused"
+    """Identifies the error for programs and in the documentation."""
 
 
 class ConfigurationError(ChargehandError):
     """A setting, a crew or a handler is invalid; retrying cannot help."""
 
     exit_code = EXIT_CONFIGURATION
+    code = "configuration"
 
 
 class NoDriver(ConfigurationError):
@@ -42,6 +45,7 @@ class UnrecoverableError(ChargehandError):
     """Raised by a handler: the process cannot continue, and restarting it cannot help."""
 
     exit_code = EXIT_UNRECOVERABLE
+    code = "unrecoverable"
 
 
 class WorkerBroken(ChargehandError):
@@ -49,6 +53,8 @@ class WorkerBroken(ChargehandError):
 
     The worker is replaced. The job counts as crashed, as if the process had died.
     """
+
+    code = "worker-broken"
 
 
 class StoreError(ChargehandError):
@@ -74,6 +80,7 @@ class PayloadError(ChargehandError, ValueError):
     """A payload, a result or a job option is not valid JSON, is too large, or has the wrong type."""
 
     exit_code = EXIT_CONFIGURATION
+    code = "payload"
     places: tuple[tuple[str, str], ...] = ()
     """The validation errors, each as a path into the value (`songs/0/path`) and a message."""
 
@@ -82,40 +89,56 @@ class UnknownCrew(ChargehandError, LookupError):
     """No crew has this name."""
 
     exit_code = EXIT_CONFIGURATION
+    code = "unknown-crew"
 
 
 class TopicError(ChargehandError, ValueError):
     """The topic or topic pattern is invalid."""
 
     exit_code = EXIT_CONFIGURATION
+    code = "no-such-topic"
 
 
 class JobNotFound(ChargehandError, LookupError):
     """No job has this id: it never existed, or it was pruned."""
 
+    code = "job-not-found"
+
 
 class FlowNotFound(ChargehandError, LookupError):
     """No flow has this id: it never existed, or it was pruned."""
+
+    code = "flow-not-found"
 
 
 class CrashNotFound(ChargehandError, LookupError):
     """No crash report has this id: it never existed, or it was pruned."""
 
+    code = "crash-not-found"
+
 
 class NobodyServes(ChargehandError):
     """No node serves the store, or the node does not answer."""
+
+    code = "no-node"
 
 
 class Conflict(ChargehandError):
     """The operation is not possible in the job's current state."""
 
+    code = "conflict"
+
 
 class FlowEnded(Conflict):
     """The flow has ended: only its own retry adds to it."""
 
+    code = "flow-ended"
+
 
 class FlowFailed(ChargehandError):
     """A job of the flow that the caller waited for has failed."""
+
+    code = "flow-failed"
 
     def __init__(self, text: str, record: "FlowRecord", jobs: "dict[str, str]") -> None:
         super().__init__(text)
@@ -129,17 +152,25 @@ class FlowFailed(ChargehandError):
 class FlowCancelled(FlowFailed):
     """The flow that the caller waited for was cancelled, or one of its jobs was and none has failed."""
 
+    code = "flow-cancelled"
+
 
 class FolderFull(ChargehandError):
     """The files of a job or a flow have reached the size that CHARGEHAND_FILES_LIMIT allows."""
+
+    code = "folder-full"
 
 
 class ClaimLost(ChargehandError):
     """The job no longer belongs to this worker: the worker was declared dead and the job was given to another one."""
 
+    code = "claim-lost"
+
 
 class JobFailed(ChargehandError):
     """The job that the caller waited for has failed permanently."""
+
+    code = "job-failed"
 
     def __init__(self, job_id: str, reason: str, error: str | None) -> None:
         text = summary(error)
@@ -161,6 +192,8 @@ def summary(error: str | None, limit: int = 300) -> str:
 class JobCancelled(ChargehandError):
     """The job that the caller waited for was cancelled."""
 
+    code = "job-cancelled"
+
     def __init__(self, text: str, job_id: str | None = None) -> None:
         super().__init__(text)
         self.job_id = job_id
@@ -168,6 +201,8 @@ class JobCancelled(ChargehandError):
 
 class ResultTimeout(ChargehandError, TimeoutError):
     """The job that the caller waited for has not ended in time."""
+
+    code = "result-timeout"
 
     def __init__(self, text: str, job_id: str, state: str, why: str | None = None) -> None:
         super().__init__(text)
@@ -179,6 +214,8 @@ class ResultTimeout(ChargehandError, TimeoutError):
 class Retry(ChargehandError):
     """Raised by a handler: retry the job after `after` seconds."""
 
+    code = "retry"
+
     def __init__(self, after: float, reason: str = "") -> None:
         super().__init__(reason or f"retry in {after:g} s")
         self.after = after
@@ -187,6 +224,8 @@ class Retry(ChargehandError):
 class GiveUp(ChargehandError):
     """Raised by a handler: the job can never succeed; it fails at once with this reason and is not retried."""
 
+    code = "gave-up"
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -194,3 +233,5 @@ class GiveUp(ChargehandError):
 
 class Cancelled(ChargehandError):
     """Raised inside a handler by `job.progress` when the job has been cancelled."""
+
+    code = "cancelled"

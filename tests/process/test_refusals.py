@@ -94,15 +94,15 @@ def test_names_that_cannot_be_written(tmp_path: Path) -> None:  # spec: CL-3 CL-
     latin = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.db")
     for words in ("status", "doctor", "jobs list"):
         told = terminal(*words.split(), "--store", latin)
-        assert one_line(told, 4) == rf"the store's path is not valid UTF-8: {tmp_path}/caf\xe9.db; choose another"
+        refusal = f"the store's path is not valid UTF-8: {tmp_path}/caf\\xe9.db; choose another"
+        assert one_line(told, 4) == f"{refusal} [store-unusable]"
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0"}
     env, command = environment_of(**ascii_only), [sys.executable, "-m", "chargehand"]
     refused = subprocess.run(
         [*command, "doctor", "--store", str(tmp_path / "café.db")], env=env, capture_output=True, text=True, check=False
     )
-    assert one_line(refused, 4).endswith(
-        rf"(ascii) lacks: {tmp_path}/caf\xc3\xa9.db; set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
-    )
+    remedy = "set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8 [store-unusable]"
+    assert one_line(refused, 4).endswith(rf"(ascii) lacks: {tmp_path}/caf\xc3\xa9.db; {remedy}")
     SqliteStore(tmp_path / "plain.db").close()
     told = subprocess.run(
         [*command, "doctor", "--store", str(tmp_path / "plain.db")], env=env, capture_output=True, check=False

@@ -146,11 +146,12 @@ def _status(act: Callable[[], None]) -> int:
         streams.discard()
         if error.reader_ended:
             return EXIT_BROKEN_PIPE
-        streams.complain(str(error))
+        streams.complain(f"{error} [{error.code}]")
         return EXIT_ERROR
     except (ChargehandError, TimeoutError) as error:
         key = "; the command line reads the key from CHARGEHAND_KEY" if getattr(error, "status", None) == 401 else ""
-        streams.complain(f"{show.safe(error)}{key}")
+        code = f" [{error.code}]" if isinstance(error, ChargehandError) else ""  # a section of docs/errors.md
+        streams.complain(f"{show.safe(error)}{key}{code}")
         return getattr(error, "exit_code", EXIT_ERROR)
     except OSError as error:
         no_folder = isinstance(error, FileNotFoundError) and error.filename is None  # as os.getcwd raises it

@@ -13,6 +13,8 @@ from chargehand.errors import ChargehandError
 class OutputError(ChargehandError):
     """Standard output cannot be written: it is closed, its disk is full, or its reader has ended."""
 
+    code = "output"
+
     def __init__(self, error: OSError) -> None:
         why = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
         super().__init__(f"standard output cannot be written: {why}; what the command has done is not undone")

@@ -24,6 +24,8 @@ IDLE = 5.0
 class Overdue(ChargehandError):
     """A call did not return in time, or too many calls are waiting."""
 
+    code = "store-slow"
+
 
 class ThreadPool:
     """A pool of at most `threads` threads, with at most `waiting` queued calls and `limit` seconds for each call."""

@@ -77,6 +77,7 @@ def run(demo: Demo) -> int:
     serving = threading.Thread(target=server.run, args=([ear],), daemon=True)
     serving.start()
     try:
+        demo.say("starting the page, the node and its workers …")
         while not server.started:
             demo.wait(0.01)
         shown = web.address(demo.crews, url)
@@ -103,6 +104,7 @@ def tell(demo: Demo) -> str:
     """Runs the steps of the demo and prints the summary."""
     if demo.ours:
         count = os.environ.get("DEMO_SONGS") or str(len(story.SONGS))
+        demo.say(f"generating {count} songs: pianos, flutes, violins, choirs and techno …")
         subprocess.run([sys.executable, "-m", "tonearm.demo.songs", str(demo.music), count], check=True)
         demo.say(f"{count} songs generated; one of them crashes its decoder: “{story.BAD}”")
     before = digests(demo.music) if demo.ours else {}
