@@ -79,8 +79,8 @@ types: $(STAMP)
 imports: $(STAMP)
 	@$(BIN)/lint-imports
 
-bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE=postgres)
-	@$(BIN)/python -m bench --store $(or $(STORE),sqlite)
+bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE=postgres; ONLY=Adreel: only rows with this in their name)
+	@$(BIN)/python -m bench --store $(or $(STORE),sqlite) $(if $(ONLY),"$(ONLY)")
 
 simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)

@@ -30,6 +30,7 @@ THEMES = {
         "stopping",
         "watching",
         "songs",
+        "films",
     ),
     "postgres": (
         "postgres.throughput",

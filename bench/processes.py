@@ -1,5 +1,6 @@
 """Reads CPU time (in nanoseconds) and proportional memory of processes from /proc."""
 
+import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,3 +23,15 @@ def pss(pids: Iterable[int]) -> float:
             if line.startswith("Pss:"):
                 total += int(line.split()[1])
     return total / 1024
+
+
+def free_port() -> int:
+    """Returns a TCP port that nobody uses."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def peak(pid: int) -> float:
+    """Returns the MiB of memory that a process has had at most (VmHWM)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import cpu
+from bench.processes import cpu, peak
 from bench.row import Row, measures
 from bench.scene import folder
 from chargehand import clock
@@ -62,17 +62,12 @@ def hear(home: Path, music: Path, workers: int) -> Heard:
         all_crews.hand.wake("tag")
         eventually(lambda: not report.progress(library).waiting, PATIENCE)
         used = sum(sum(cpu(pid)) for pid in pids) - before
-        memory = max(_peak(pid) for pid in pids)
+        memory = max(peak(pid) for pid in pids)
     rows = library.rows("SELECT tagged_ms / 1000.0, took FROM file")
     all_crews.hand.close()
     library.close()
     wall = max(end for end, _ in rows) - min(end - took for end, took in rows)
     return Heard(wall, used, sum(took for _, took in rows), memory)
-
-
-def _peak(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 @measures(

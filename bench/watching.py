@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bench.hosting import CrewSpec, Spec
-from bench.processes import cpu, pss
+from bench.processes import cpu, free_port, pss
 from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, ended, folder, interpreter, stage
 from chargehand import clock
@@ -40,9 +40,7 @@ WORKERS, CLIENTS, EVENTS, CROWDED = 1000, 200, 50, 10.0
 @contextmanager
 def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int, str]]:
     """Starts an API process that serves events; yields it, its port and its token."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
+    port = free_port()
     process = interpreter("-m", "bench.serving", msgspec.json.encode(spec).decode(), str(port))
     try:
         assert process.stdout is not None

@@ -193,7 +193,7 @@ class Adreel:
         self._submit()
         self._delete()
         self._release()
-        if self._plan and clock.monotonic() >= self._next and self._strike(self._plan[-1]):
+        if self._is_due() and self._strike(self._plan[-1]):
             self._found.struck[self._plan.pop()] += 1
             self._next = clock.monotonic() + self._chance.uniform(*SPACING)
         self._tell()
@@ -275,6 +275,11 @@ class Adreel:
             self._found.counts["quarantined and released by hand"] += answer is not None and answer.status_code == 202
 
     # signals
+
+    def _is_due(self) -> bool:
+        """Returns whether the next signal is due. Signals wait for films to end, so that they are spread over all."""
+        share = 1 - len(self._plan) / max(1, self._kills)
+        return bool(self._plan) and clock.monotonic() >= self._next and share <= (self._ended() + OPEN) / self._films
 
     def _strike(self, kind: str) -> bool:
         if kind in CREWS or kind == "stop":
