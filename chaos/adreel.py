@@ -40,10 +40,10 @@ SAID = {
 }  # fmt: skip
 STOPPED = 30
 """The number of stopped workers, of 200; the rest is kill -9 of workers, evenly for the crews."""
-SPACING = (0.05, 0.5)
+SPACING = (0.02, 0.3)
 """Seconds between two signals, so that work goes on."""
-AIM = 1.5
-"""Seconds within which a worker of the wanted crew must have a job; otherwise a worker of another one is hit."""
+AIM = 0.7
+"""Seconds within which a worker of the wanted crew must have a job; otherwise one of another crew is hit."""
 OPEN = 4
 """How many films are analysed at the same time."""
 DELETED_EVERY, CUT_OFF_EVERY = 6, 16
@@ -193,8 +193,9 @@ class Adreel:
         self._submit()
         self._delete()
         self._release()
-        if self._is_due() and self._strike(self._plan[-1]):
-            self._found.struck[self._plan.pop()] += 1
+        if self._is_due() and (kind := self._strike(self._plan[-1])) is not None:
+            self._plan.remove(kind)
+            self._found.struck[kind] += 1
             self._next = clock.monotonic() + self._chance.uniform(*SPACING)
         self._tell()
         clock.sleep(0.01)
@@ -281,46 +282,57 @@ class Adreel:
         share = 1 - len(self._plan) / max(1, self._kills)
         return bool(self._plan) and clock.monotonic() >= self._next and share <= (self._ended() + OPEN) / self._films
 
-    def _strike(self, kind: str) -> bool:
+    def _strike(self, kind: str) -> str | None:
+        """Sends a signal of this kind, or of another one that finds a target sooner. Returns the kind that was sent."""
         if kind in CREWS or kind == "stop":
             return self._strike_worker(kind)
+        return kind if self._strike_whole(kind) else None
+
+    def _strike_whole(self, kind: str) -> bool:
+        world = self._world
         if kind == "any":
             return self._strike_any()
         if kind.startswith("stop "):
-            pid = self._world.node_pid() if kind == "stop node" else self._world.host and self._world.host.pid
+            pid = world.node_pid() if kind == "stop node" else world.host and world.host.pid
             return pid is not None and self._stops.stop(pid, continued=1.0)
         if kind == "host" and self._chance.random() < HALF_SHARE and not self._stopped_host():
-            with self._world.upload_under_way(next(iter(self._content.values()))) as arrives:
+            with world.upload_under_way(next(iter(self._content.values()))) as arrives:
                 self._found.counts["uploads cut off by a kill"] += arrives
-                return self._world.kill(kind)
+                return world.kill(kind)
         if self._chance.random() < CALL_SHARE:
             self._found.counts["kills aimed at an upload under way"] += wait_for_a_call(self._place, self._chance)
-        return self._world.kill(kind)
+        return world.kill(kind)
 
-    def _strike_worker(self, kind: str) -> bool:
-        """Hits a worker of a crew that has a job; one without a job only if no film is left to work on."""
-        until, wanted, busy, idle = clock.monotonic() + AIM, list[Any](), list[Any](), list[Any]()
-        while not wanted and clock.monotonic() < until:
+    def _strike_worker(self, kind: str) -> str | None:
+        """Hits a worker that has a job; one without a job only if no film is left to work on."""
+        without = self._ended() == len(self._names) == self._films
+        until = clock.monotonic() + (0 if without else AIM)
+        while True:
             workers = (self._world.view() or {"workers": []})["workers"]
             idle = [each for each in workers if each["pid"] and each["pid"] not in self._stops]
             busy = [each for each in idle if each["current_job"]]
             wanted = [each for each in busy if kind in ("stop", each["crew"])]
+            if wanted or clock.monotonic() > until:
+                break
             clock.sleep(0.001)
-        without = self._ended() == len(self._names) == self._films
-        if not (victims := wanted or busy or idle * without):
-            return False
+        others = [each for each in busy if each["crew"] in self._plan]
+        if not (victims := wanted or others or idle * without):
+            return None
         victim = self._chance.choice(victims)
+        if victim in others and not wanted:
+            kind = str(victim["crew"])
         if kind == "stop":
             struck = self._stops.stop(int(victim["pid"]))
         else:
             struck = processes.send(int(victim["pid"]), signal.SIGKILL, self._world.run)
-        if struck:
-            at = f"hit during {victim['crew']}" if victim["current_job"] else "hit without a job"
-            self._found.counts[at] += 1
-        return struck
+        if not struck:
+            return None
+        at = f"hit during {victim['crew']}" if victim["current_job"] else "hit without a job"
+        self._found.counts[at] += 1
+        return kind
 
     def _strike_any(self) -> bool:
-        """Kills whichever process of the run, with its host if it is that."""
+        """Kills whichever process of the run, and starts another server if it was that."""
         pids = processes.all_of(self._world.run)
         if not pids:
             return False
