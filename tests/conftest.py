@@ -6,6 +6,7 @@ import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import pytest
 from hypothesis import settings
@@ -32,6 +33,26 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()  # the modules stay until the end: no later collection has to look at them
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to the report of a failed test the logs of the servers among its fixtures, and what `doctor` finds."""
+    report = yield
+    if report.failed and report.when == "call":
+        for name, fixture in getattr(item, "funcargs", {}).items():
+            if isinstance(fixture, Explains):
+                report.sections.append((f"fixture {name}", fixture.explain()))
+    return report
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A fixture that can tell what helps to understand a failure."""
+
+    def explain(self) -> str:
+        """Returns it."""
+        ...
 
 
 def descendants() -> list[int]:

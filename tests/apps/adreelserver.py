@@ -67,6 +67,13 @@ class Adreel(Server):
         eventually(lambda: self.get(film)["status"] in ENDED, 60, what="the film ends")
         return self.get(film)
 
+    def explain(self) -> str:
+        """Returns what helps to understand a failure, also: the gates, and every film that has not ended."""
+        gates = sorted(gate.name for gate in self.gates.iterdir())
+        films = [film for film in self.service.films.find(limit=100) if film.state not in ("done", "failed")]
+        stages = [f"{film.name}: {self.http.get(f'/jobs/{film.id}').text}" for film in films]
+        return "\n".join([super().explain(), f"gates: {gates}", *stages])
+
     def close_gate(self, stage: str) -> Path:
         """Lets films wait in this stage. Returns the gate; without it they go on."""
         (self.gates / f"at-{stage}").unlink(missing_ok=True)

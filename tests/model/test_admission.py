@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fleet_world import AT_ONCE, ONE, THREE, TWO, World
 
-from chargehand.model.fleet.death import Death
-from chargehand.model.fleet.lifecycle import Exited, Spawn, Status
+from chargehand.model.fleet.death import Death, Reason
+from chargehand.model.fleet.lifecycle import Action, Exited, Spawn, Status, WorkWaits
 from chargehand.model.fleet.orders import Verb
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.fleet.policy import StartPolicy, Terms
@@ -157,3 +157,87 @@ def test_the_memory_of_one_that_was_given_up_is_free() -> None:
     actions = world.tell(Exited(component=ONE, death=Death(exit_code=2, said="x"), crew_done=0))
     assert actions[-1] == Spawn(TWO, 1)
     assert world.place.status is Status.FAILED
+
+
+# Making room: a worker that can be started again with its next job exits for one that waits for its memory.
+
+READ, SORT = "worker:read:0", "worker:sort:0"
+
+
+def sharing(idle_exit: float | None = 60.0, gib: int = 3) -> World:
+    """Two crews, of whose workers only one fits at a time; that of `read` runs, and that of `sort` waits."""
+    crews = {name: Terms(memory=gib * GIB, idle_exit=idle_exit) for name in ("read", "sort")}
+    world = World(crews=crews, starts=room(memory=4 * GIB))
+    assert world.begun == [Spawn(READ, 1)]
+    world.ready(READ)
+    assert world.fleet.places[SORT].shortage is Shortage.TEMPORARY
+    return world
+
+
+# spec: SV-9
+def test_an_idle_worker_exits_soon_for_one_that_waits_for_its_memory() -> None:
+    world = sharing()
+    assert world.fleet.next_due() == world.now + 1.0, "it stays long enough to receive the job it was started for"
+    assert world.until_due()
+    assert world.fleet.places[READ].resting
+    assert world.exit(READ, code=0) == [Spawn(SORT, 1)]
+    assert world.fleet.places[READ].status is Status.ASLEEP
+
+
+# spec: SV-9
+def test_two_crews_take_turns_in_the_memory_for_one() -> None:
+    world = sharing()
+    for first, second, crew in ((READ, SORT, "read"), (SORT, READ, "sort")) * 3:
+        world.until_due()
+        assert [type(action) for action in world.exit(first, code=0)] == [Spawn]
+        world.ready(second)
+        world.tell(WorkWaits(crew, 1))  # a job for the one that has just made room
+        assert world.fleet.places[first].in_line
+        world.fleet.began(second, "job", None, world.now)
+        assert world.after(5) == [], "a worker with a job is left alone"
+        world.fleet.ended(second, world.now)
+        world.fleet.let_go(second, world.now)
+        assert world.fleet.next_due() == world.now + 1.0
+
+
+# spec: SV-9
+def test_a_worker_that_is_always_busy_gives_way_between_two_jobs() -> None:
+    world = sharing()
+    world.fleet.began(READ, "first", 3600.0, world.now)
+    world.beat(25, component=READ)
+    assert world.fleet.ended(READ, world.now), "it may receive another job"
+    world.fleet.began(READ, "second", 3600.0, world.now)
+    world.beat(10, component=READ)
+    assert world.fleet.places[READ].job == "second", "its job is not interrupted"
+    assert not world.fleet.ended(READ, world.now)
+    assert world.fleet.let_go(READ, world.now)
+    assert world.exit(READ, code=0) == [Spawn(SORT, 1)]
+    assert (world.fleet.places[READ].reason, world.fleet.places[READ].in_line) == (Reason.GAVE_WAY, True)
+    assert world.fleet.places[READ].history.restarts == 0
+
+
+# spec: SV-9
+def test_what_becomes_free_is_kept_for_a_large_worker_that_has_waited_for_long() -> None:
+    small = {name: Terms(memory=2 * GIB, idle_exit=60.0) for name in ("a", "b")}
+    world = World(crews={**small, "large": Terms(memory=4 * GIB, idle_exit=60.0)}, starts=room(memory=4 * GIB))
+    for crew in small:
+        world.ready(f"worker:{crew}:0")
+        world.fleet.began(f"worker:{crew}:0", crew, 3600.0, world.now)
+    world.beat(35, component="worker:a:0")
+    gone = [place for place in world.fleet.places.values() if place.why_leave is Reason.GAVE_WAY]
+    assert len(gone) == 1, "one at a time"
+    started: list[Action] = []
+    for place in (gone[0], *(world.fleet.places[f"worker:{crew}:0"] for crew in small if crew != gone[0].crew)):
+        world.beat(5, component=place.component)
+        assert not world.fleet.ended(place.component, world.now)
+        world.fleet.let_go(place.component, world.now)
+        started = world.exit(place.component, code=0)
+    assert started == [Spawn("worker:large:0", 1)]
+
+
+# spec: SV-9
+def test_a_worker_that_cannot_be_started_by_a_job_keeps_its_memory() -> None:
+    world = sharing(idle_exit=None)
+    world.beat(120, component=READ)
+    assert world.fleet.places[READ].status is Status.HEALTHY
+    assert world.fleet.places[SORT].shortage is Shortage.TEMPORARY

@@ -19,6 +19,8 @@ from chargehand.web.server import SEND_BUFFER
 from paths import python_path
 
 RUN = "CHARGEHAND_TEST_RUN"
+LOG_LINES = 200
+"""The last lines of the log that the report of a failed test shows, without requests that were answered well."""
 
 
 def free_port() -> int:
@@ -123,6 +125,16 @@ class Server:
         code = self.process.wait(60)
         eventually(lambda: not self.left(), 20, what="everything gone")
         return code
+
+    def explain(self) -> str:
+        """Returns what helps to understand a failure: the log of the server and its node, and what `doctor` finds."""
+        store = self.environment["CHARGEHAND_URL"]
+        doctor = subprocess.run(
+            [sys.executable, "-m", "chargehand", "doctor", "--store", store], env=self.environment, cwd=self.folder,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if '" 200 OK' not in line]
+        return "\n".join([*lines[-LOG_LINES:], "$ chargehand doctor", doctor.stdout + doctor.stderr])
 
     def left(self) -> list[int]:
         """Every living process that descends from this server."""

@@ -13,6 +13,8 @@ from chargehand.model.fleet.policy import StartPolicy, Terms
 
 FRESH = 30.0
 """Seconds for which a reading of the GPUs counts."""
+TURN = 30.0
+"""Seconds after which a place that waits for memory gets that of a worker which is always busy."""
 
 
 class Admission:
@@ -42,7 +44,7 @@ class Admission:
     def leave(self, place: Place) -> None:
         """Removes a place from the line."""
         if place.in_line:
-            place.in_line, place.shortage = False, None
+            place.in_line, place.shortage, place.short_since = False, None, None
             self._line.remove(place)
 
     def next_due(self) -> float | None:
@@ -54,8 +56,9 @@ class Admission:
         if not self._line or self._full or now < self._next_at:
             return None
         if sum(place.status is Status.STARTING for place in places.values()) < self._policy.most_loading:
+            reserved: Place | None = None
             for place in self._line:
-                found = self._room(place, places, now)
+                found = self._room(place, places, now, reserved)
                 if not isinstance(found, Lack):
                     self.leave(place)
                     place.gpus = found
@@ -64,9 +67,30 @@ class Admission:
                 if place.shortage is None or place.text != found.text:
                     self.waiting.add(place.component)
                 place.shortage = Shortage.PERMANENT if found.permanent else Shortage.TEMPORARY
-                place.text = found.text
+                place.text, place.short_of = found.text, found.memory
+                since = now if place.short_since is None else place.short_since
+                place.short_since = since if self._can_fit(place, places) else None
+                if reserved is None and place.short_since is not None and now - since >= TURN:
+                    reserved = place
         self._full = True
         return None
+
+    def short(self) -> Place | None:
+        """Returns the place that has waited longest for declared memory that others can release."""
+        waiting = [place for place in self._line if place.short_since is not None]
+        return min(waiting, key=lambda place: place.short_since or 0.0, default=None)
+
+    def holds(self, place: Place, what: str) -> bool:
+        """Returns whether the worker of this place runs and declares memory of this kind."""
+        return place.alive and self._declared(place, what) > 0
+
+    def _can_fit(self, place: Place, places: Mapping[str, Place]) -> bool:
+        """Returns whether the place fits as soon as every worker has exited that its next job starts again."""
+        total: int | None = getattr(self._policy, place.short_of) if place.short_of else None
+        if total is None:
+            return False
+        stay = [other for other in places.values() if other.alive and self._crews[other.crew].idle_exit is None]
+        return self._declared(place, place.short_of) + sum(self._declared(o, place.short_of) for o in stay) <= total
 
     def look_again(self) -> None:
         """Checks the line again: a worker has exited or is ready."""
@@ -82,8 +106,13 @@ class Admission:
         """Records that a worker with GPUs has exited: an earlier reading still counts its memory as used."""
         self._freed_at = now
 
-    def _room(self, place: Place, places: Mapping[str, Place], now: float) -> tuple[WorkerGpu, ...] | Lack:
-        """Returns the GPUs for the place, none if it needs none; or why it does not fit."""
+    def _room(
+        self, place: Place, places: Mapping[str, Place], now: float, reserved: Place | None
+    ) -> tuple[WorkerGpu, ...] | Lack:
+        """Returns the GPUs for the place, none if it needs none; or why it does not fit. What becomes free is for
+        the place `reserved`, which has waited for long."""
+        if reserved is not None and self._declared(place, reserved.short_of):
+            return Lack(f"waits for {reserved.component}, which is to start first", memory=reserved.short_of)
         for what, name in (("memory", "memory"), ("gpu_memory", "GPU memory")):
             total: int | None = getattr(self._policy, what)
             need: int = self._declared(place, what)
@@ -94,7 +123,8 @@ class Admission:
                 return Lack(f"needs {size(need)} of {name}; the limit is {size(total)}", permanent=True)
             if taken + need > total:
                 left = size(max(0, total - taken))
-                return Lack(f"waits for {name}: needs {size(need)}; {left} of {size(total)} are free")
+                text = f"waits for {name}: needs {size(need)}; {left} of {size(total)} are free"
+                return Lack(text, memory=what)
         gpus = self._crews[place.crew].gpus
         if gpus is None:
             return ()

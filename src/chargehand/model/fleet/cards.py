@@ -93,6 +93,8 @@ class Lack(msgspec.Struct, frozen=True):
 
     text: str
     permanent: bool = False
+    memory: str = ""
+    """Which of the node's limits is exhausted by its own workers: `memory` or `gpu_memory`; empty: neither."""
 
 
 # what the tool reports

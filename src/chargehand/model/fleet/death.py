@@ -39,6 +39,7 @@ class Reason(StrEnum):
     STOPPED = "stopped"
     SCALED_DOWN = "scaled down"
     IDLE = "idle"
+    GAVE_WAY = "gave way"
 
 
 MEANINGS: dict[Reason, str] = {
@@ -64,7 +65,10 @@ MEANINGS: dict[Reason, str] = {
     Reason.DRAINED: "an operator drained the worker",
     Reason.STOPPED: "the worker was asked to stop",
     Reason.SCALED_DOWN: "the crew was scaled down",
-    Reason.IDLE: "the worker reached `idle_exit`; it is started again with the next job",
+    Reason.IDLE: "the worker reached `idle_exit`, or was idle while another waited for its declared memory; the next "
+    "job starts it again",
+    Reason.GAVE_WAY: "another worker waited for the declared memory of this one, which was always busy; it starts "
+    "again after that one",
 }
 """The meaning of each reason, for the reference documentation."""
 

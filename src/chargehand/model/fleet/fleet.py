@@ -36,10 +36,7 @@ from chargehand.model.fleet.lifecycle import (
 )
 from chargehand.model.fleet.place import After, Place
 from chargehand.model.fleet.policy import History
-from chargehand.model.fleet.roster import AT_WORK, Roster
-
-AFTER_A_LOOK = 1.0
-"""How many seconds a worker stays after `discover`, so that it can receive the jobs it found."""
+from chargehand.model.fleet.roster import AFTER_A_LOOK, AT_WORK, Roster
 
 
 class Fleet(Roster):
@@ -293,11 +290,13 @@ class Fleet(Roster):
         if place.status not in AT_WORK or place.asked or place.verdict is not None:
             return []
         self._idle(place, now)
+        self.make_room(now)
         return self._recycled(place, now)
 
     def _idle(self, place: Place, now: float) -> None:
         """Plans when an idle worker exits. A call of `discover` is not work, but the jobs it found may still come."""
         rest = self.crews[place.crew].idle_exit
+        place.free_at = now
         if rest is None:
             place.rest_at = place.sleep_at = None
             return

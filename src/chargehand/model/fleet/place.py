@@ -88,6 +88,10 @@ class Place(msgspec.Struct):
     """Whether it is due to start, but waits for other workers to load or for memory."""
     shortage: Shortage | None = None
     """Why it cannot start while it waits in line; None if its memory fits."""
+    short_of: str = ""
+    """What other workers must release for it: `memory` or `gpu_memory`, as far as it is declared."""
+    short_since: float | None = None
+    """Since when it waits for that."""
     behind_breaker: bool = False
     after: After | None = None
     why_leave: Reason | None = None
@@ -136,6 +140,8 @@ class Place(msgspec.Struct):
     sleep_at: float | None = None
     well_at: float | None = None
     """When it has been ready for so long that a part of its history is cleared."""
+    free_at: float = 0.0
+    """When it last was ready, and received no job."""
     rest_at: float | None = None
     """When it has been without a job for `idle_exit`; `sleep_at` is later if it has just called `discover`."""
     verdict: Reason | None = None
@@ -210,6 +216,7 @@ class Place(msgspec.Struct):
         self.turned_at += late
         self.still_since += late
         self.cpu_at += late
+        self.free_at += late
         for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "rest_at", "press_at", "well_at"):
             moment = getattr(self, name)
             if moment is not None:

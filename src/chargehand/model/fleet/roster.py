@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from chargehand.model.fleet.admission import Admission
+from chargehand.model.fleet.admission import TURN, Admission
 from chargehand.model.fleet.breaker import Breakers
 from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.ending import Ending
@@ -39,6 +39,9 @@ from chargehand.model.fleet.slots import Slots
 from chargehand.model.fleet.watch import Watch
 
 AT_WORK = (Status.HEALTHY, Status.PAUSED)
+AFTER_A_LOOK = 1.0
+"""How many seconds an idle worker stays at least: after `discover`, so that it can receive the jobs it found; if
+another waits for its memory, so that it can receive the job for which it was started."""
 
 
 class Roster:
@@ -138,7 +141,27 @@ class Roster:
             self._lives[place.component] = place.life
             self._watch.begin(place)
             actions.append(Spawn(place.component, place.life))
+        self.make_room(now)
         return actions
+
+    def make_room(self, now: float) -> None:
+        """Lets a worker exit that its next job starts again, if another waits for the memory that it declares: one that
+        is idle, soon; after TURN, one that is busy, as soon as it holds no job. One at a time."""
+        short = self._admission.short()
+        if short is None:
+            return
+        holding = [place for place in self.places.values() if self._admission.holds(place, short.short_of)]
+        if any(place.asked or place.why_leave is not None or place.verdict is not None for place in holding):
+            return  # what this one holds is free soon
+        able = [place for place in holding if place.status in AT_WORK and self.crews[place.crew].idle_exit is not None]
+        idle = [place for place in able if place.rest_at is not None and place.sleep_at is not None]
+        if idle:
+            longest = min(idle, key=lambda place: (place.rest_at or now) - (self.crews[place.crew].idle_exit or 0.0))
+            soon = max(now, longest.free_at + AFTER_A_LOOK)
+            longest.sleep_at = soon if longest.sleep_at is None else min(longest.sleep_at, soon)
+        elif short.short_since is not None and now - short.short_since >= TURN and able:
+            busy = min(able, key=lambda place: place.ready_at or 0.0)
+            busy.why_leave, busy.after = Reason.GAVE_WAY, After.START
 
     # stopping and crashing
     def stopped(self, place: Place) -> list[Action]:
