@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from chargehand.app import Chargehand, CrewOptions
     from chargehand.crew import Crew, JobOptions, Ref
     from chargehand.errors import (
+        AmbiguousId,
         Cancelled,
         ChargehandError,
         ClaimLost,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         CrashRecord,
         CrewRow,
         JobFilter,
+        JobMatch,
         Pause,
         RecurringPlan,
         Retention,
@@ -85,6 +87,7 @@ _HOME = {
             "CrashRecord",
             "CrewRow",
             "JobFilter",
+            "JobMatch",
             "Pause",
             "RecurringPlan",
             "Retention",
@@ -99,6 +102,7 @@ _HOME = {
 """The module of each name that is not an error."""
 
 __all__ = [
+    "AmbiguousId",
     "Answer",
     "AnswerCode",
     "ApiKey",
@@ -139,6 +143,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobFilter",
+    "JobMatch",
     "JobNotFound",
     "JobOptions",
     "JobPolicy",

@@ -12,13 +12,15 @@ import msgspec
 
 from chargehand import clock, codec, errors
 from chargehand.errors import ChargehandError
+from chargehand.host.readings import Failures
 from chargehand.live.bodies import NodeBody
 from chargehand.model.access import Operation
+from chargehand.model.bulk import BulkVerb
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import FlowState
 from chargehand.model.job import JobRecord, State
-from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Sort, Tally
 from chargehand.system.extras import required
 from chargehand.web import answers
 
@@ -33,6 +35,7 @@ LONGEST_SILENCE = 40.0
 T = TypeVar("T")
 _PROBLEMS: dict[str, type[ChargehandError]] = {
     "job-not-found": errors.JobNotFound,
+    "ambiguous-id": errors.AmbiguousId,
     "flow-not-found": errors.FlowNotFound,
     "crash-not-found": errors.CrashNotFound,
     "unknown-crew": errors.UnknownCrew,
@@ -320,13 +323,39 @@ class Client:
         text: str | None = None,
         flow: str | None = None,
         older_ms: int | None = None,
+        filter: str | None = None,
+        sort: Sort | str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.JobPage:
-        """Returns a page of jobs, newest first; `older_ms`: only those that finished at least so long ago."""
+        """Returns a page of jobs, newest first unless `sort` says otherwise; `older_ms`: only those that finished at
+        least so long ago; `filter`: in the filter language, such as `state:failed error:"CUDA" since:1h`."""
         asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
-        asked["flow"] = flow
+        asked |= {"flow": flow, "filter": filter, "sort": sort and str(sort)}
         return self._get("/api/v1/jobs", answers.JobPage, **asked, older_ms=older_ms, limit=limit, after=after)
+
+    def count_jobs(self, filter: str = "") -> Tally:
+        """Returns how many jobs match, by state, as far as it is known within a second."""
+        return self._get("/api/v1/jobs/counts", Tally, filter=filter)
+
+    def failures(self, filter: str = "") -> Failures:
+        """Returns the failed jobs that match, grouped by their causes."""
+        return self._get("/api/v1/jobs/failures", Failures, filter=filter)
+
+    def change_jobs(
+        self,
+        verb: BulkVerb | Literal["retry", "cancel", "delete"],
+        filter: str | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+        every: bool = False,
+        dry_run: bool = False,
+        after: str | None = None,
+    ) -> answers.BulkChanged:
+        """Retries, cancels or deletes the jobs that match, or a part of them: repeat it with `next` as `after` until
+        `next` is None. `every` is needed if there is neither a filter nor ids."""
+        body = {"filter": filter, "ids": ids, "all": every, "dry_run": dry_run, "after": after}
+        return self._post(f"/api/v1/jobs/{BulkVerb(verb).value}", answers.BulkChanged, body)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:
         """Yields all jobs that match, in pages of 500."""
@@ -365,12 +394,14 @@ class Client:
         reason: str | None = None,
         tag: str | None = None,
         text: str | None = None,
+        flow: str | None = None,
         older_ms: int | None = None,
+        filter: str | None = None,
         every: bool = False,
     ) -> answers.Changed:
         """Deletes finished jobs that match, up to 10,000; `every` is needed if there is no filter."""
         asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
-        params = {**asked, "older_ms": older_ms, "all": "true" if every else None}
+        params = {**asked, "flow": flow, "filter": filter, "older_ms": older_ms, "all": "true" if every else None}
         chosen = {name: _text(value) for name, value in params.items() if value is not None}
         return _read(self._send("DELETE", "/api/v1/jobs", params=chosen), answers.Changed)
 

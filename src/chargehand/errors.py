@@ -105,6 +105,12 @@ class JobNotFound(ChargehandError, LookupError):
     code = "job-not-found"
 
 
+class AmbiguousId(ChargehandError, LookupError):
+    """Several jobs have an id with this end."""
+
+    code = "ambiguous-id"
+
+
 class FlowNotFound(ChargehandError, LookupError):
     """No flow has this id: it never existed, or it was pruned."""
 

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator
 from chargehand import clock
 
 RANDOM_BITS = 22
+LENGTH = 32
+"""The number of characters of an id."""
+SHORT = 8
+"""The number of characters that people are shown of an id: its last ones."""
 NewIds = Callable[[int], Iterator[str]]
 """A source of ids: so many of them, in order."""
 
@@ -36,3 +40,8 @@ def new_claim() -> int:
 def claim_of(text: str) -> int:
     """Returns the number of a claim that a person or program names; 0, which no claim has, if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def is_short(text: str) -> bool:
+    """Returns whether a text may be the end of an id, of as many characters as people are shown, or more."""
+    return SHORT <= len(text) < LENGTH

@@ -38,11 +38,13 @@ from chargehand.model.records import (
     CrewRow,
     Discovered,
     Discovery,
+    FailuresFound,
     GivenUpMark,
     HealthNote,
     HealthRow,
     Holder,
     JobFilter,
+    JobsFound,
     JobSize,
     LastLife,
     LivingNode,
@@ -57,7 +59,11 @@ from chargehand.model.records import (
     Rescheduling,
     RestartNote,
     Retention,
+    SearchPlace,
+    SizesFound,
     Snapshot,
+    Sort,
+    Tally,
 )
 from chargehand.model.wakeups import Wakeup
 
@@ -399,6 +405,32 @@ class JobReading(Protocol):
 
     def sizes(self, which: JobFilter) -> list[JobSize]:
         """Returns a page of jobs, newest first, without their texts."""
+        ...
+
+    def search(
+        self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None, seconds: float = 1.0
+    ) -> JobsFound:
+        """Returns a page of jobs in this order; `after` is `next` of the page before.
+
+        What an index answers is always complete. Otherwise the search ends when so many seconds are over, and says how
+        far it came.
+        """
+        ...
+
+    def search_sizes(self, which: JobFilter, after: SearchPlace | None = None, seconds: float = 1.0) -> SizesFound:
+        """Returns a page of jobs as `search`, newest first, without their texts."""
+        ...
+
+    def tally(self, which: JobFilter, seconds: float = 1.0) -> Tally:
+        """Returns how many jobs match, by state, as far as it is known within so many seconds."""
+        ...
+
+    def failures(self, which: JobFilter, most: int, seconds: float = 1.0) -> FailuresFound:
+        """Returns the newest failed jobs that match, up to `most`, as far as they are found within so many seconds."""
+        ...
+
+    def named(self, ending: str, limit: int = 10) -> list[str]:
+        """Returns the ids of jobs that end so, newest first."""
         ...
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:

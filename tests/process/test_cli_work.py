@@ -165,7 +165,7 @@ def test_many_by_a_filter_are_asked_about_at_a_terminal(world: World, hand: Char
 REFUSED = [
     (
         "jobs retry",
-        "no jobs are selected: give ids, or --queue, --state, --reason, --tag, --text; --all selects all failed jobs",
+        "no jobs are selected: give ids, a filter, or --queue, --state, --reason, --tag, --text; --all selects",
     ),
     ("jobs cancel", "--all selects all queued jobs"),
     ("jobs retry abc --all", "give ids or filters, not both"),

@@ -75,7 +75,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
 def test_a_slip_in_a_parameters_name_is_told_with_the_names_that_there_are(still: Web) -> None:  # spec: HT-3
     found = problem(still.ask("GET", "/api/v1/jobs?stat=failed&limit=3&qeue=a"), 422, "invalid-request")
     assert [fault["pointer"] for fault in found["errors"]] == ["query/stat", "query/qeue"]
-    assert "there are: queue, state, reason, tag, text, flow, older_ms, limit, after" in found["detail"]
+    assert "there are: filter, queue, state, reason, tag, text, flow, older_ms, sort, limit, after" in found["detail"]
 
 
 def test_a_refused_method_names_every_method_of_the_path(still: Web) -> None:  # spec: HT-3

@@ -1,7 +1,7 @@
 """`chargehand jobs retry`, `cancel`, `delete` and `clear`: jobs by ids, or by filters, page by page."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -11,14 +11,23 @@ from chargehand.cli import ask, find, hints, orders, show
 from chargehand.errors import EXIT_ERROR, ConfigurationError, Conflict, JobNotFound
 from chargehand.host.operations import AT_ONCE
 from chargehand.host.service import Service
+from chargehand.model.bulk import SELECTED, BulkPlace, BulkVerb, in_words, selected
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import JobRecord, State
-from chargehand.model.records import JobFilter
+from chargehand.model.job_query import merged, parse
+from chargehand.model.records import JobFilter, SearchPlace, Sort
 
 FEW = 20
 """Up to this many jobs are listed one by one, and changed by a filter without a question."""
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Job ids. Without ids, filters select the jobs.", metavar="ID")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Job ids, or their last 8 characters; or a filter, such as 'state:failed error:\"CUDA\"'.",
+        metavar="ID|FILTER",
+    ),
+]
+Words = Annotated[list[str] | None, typer.Argument(help="A filter; its words may be several arguments.")]
 Queue = Annotated[str | None, typer.Option(help="Only jobs of this queue.")]
 Reason = Annotated[str | None, typer.Option(help="Only jobs with this reason: raised, timed out, poison, gave up, …")]
 Tag = Annotated[str | None, typer.Option(help="Only jobs with this tag.")]
@@ -33,11 +42,7 @@ Yes = Annotated[
 class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
     """What is done to jobs, and the texts for it."""
 
-    verb: str
-    states: tuple[State, ...]
-    """The states of jobs that it applies to."""
-    selected: tuple[State, ...]
-    """The states of jobs that a filter without a state selects."""
+    verb: BulkVerb
     done: dict[str, str]
     """The codes of answers that mean success, and the text for their number."""
     ended: AnswerCode
@@ -46,6 +51,11 @@ class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
     """The text for the number of those jobs."""
     would: dict[State, str]
     act: Callable[[Service, list[str]], list[Answer]]
+
+    def changed(self, state: State | None) -> str:
+        """Returns the text for the number of jobs of a state that a filter has changed."""
+        asked = AnswerCode.CANCELLING if state is State.RUNNING else None
+        return next(text for code, text in self.done.items() if asked in (None, code))
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +80,7 @@ def _retry(service: Service, ids: list[str]) -> list[Answer]:
 
 
 RETRY = BulkAction(
-    verb="retry",
-    states=(State.FAILED, State.CANCELLED),
-    selected=(State.FAILED,),
+    verb=BulkVerb.RETRY,
     done={AnswerCode.QUEUED: "queued again"},
     ended=AnswerCode.NOT_RETRIED,
     undone="no longer failed or cancelled",
@@ -80,9 +88,7 @@ RETRY = BulkAction(
     act=_retry,
 )
 CANCEL = BulkAction(
-    verb="cancel",
-    states=(State.QUEUED, State.RUNNING),
-    selected=(State.QUEUED,),
+    verb=BulkVerb.CANCEL,
     done={AnswerCode.CANCELLED: "cancelled", AnswerCode.CANCELLING: "running and asked to stop"},
     ended=AnswerCode.NOT_CANCELLED,
     undone="ended already",
@@ -93,9 +99,7 @@ CANCEL = BulkAction(
 
 _FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 DELETE = BulkAction(
-    verb="delete",
-    states=_FINISHED,
-    selected=_FINISHED,
+    verb=BulkVerb.DELETE,
     done={AnswerCode.DELETED: "deleted"},
     ended=AnswerCode.NOT_DELETED,
     undone="not deleted",
@@ -150,17 +154,19 @@ def cancel(
 
 
 def delete(
-    ids: Annotated[list[str], typer.Argument(help="Job ids.", metavar="ID")],
+    ids: Ids = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Delete finished jobs by their ids, with their attempts. A job that is queued or running must be cancelled first.
+    """Delete finished jobs, by their ids or all that match a filter, with their attempts. A job that is queued or
+    running must be cancelled first.
 
-    Exit status 1 if a job was not deleted.
+    Exit status 1 if a job given by id was not deleted.
     """
-    wanted = _wanted(DELETE, ids, None, None, None, None, None, False, dry_run, True, json)
+    wanted = _wanted(DELETE, ids, None, None, None, None, None, False, dry_run, yes, json)
     _carry_out(DELETE, find.service(application, store), wanted, application)
 
 
@@ -190,7 +196,7 @@ def clear(
     if dry_run:
         _carry_out(DELETE, service, wanted, application)
         return
-    _confirm(DELETE, next(_matching(service, wanted), list[JobRecord]()), wanted)
+    _confirm(DELETE, service, wanted)
     count, more = 0, True
     while more:
         deleted, more = service.clear(wanted.which)
@@ -220,60 +226,77 @@ def _wanted(
     older_ms: int | None = None,
 ) -> Wanted:
     filters = every or not all(value is None for value in (queue, state, reason, tag, text, older_ms))
-    if not ids and not filters:
-        named = "--queue, --state, --reason, --tag, --text"
-        named = f"{named}, --older-than" if action is DELETE else f"ids, or {named}"
+    named = list(ids or ())
+    which = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, older_ms=older_ms)
+    if any(":" in each for each in named):  # no id of a job contains one
+        which, named, filters = merged(which, parse(" ".join(named))), [], True
+    if not named and not filters:
+        options = "--queue, --state, --reason, --tag, --text"
+        options = f"{options}, --older-than" if action is DELETE else f"ids, a filter, or {options}"
         raise ConfigurationError(
-            f"no jobs are selected: give {named}; --all selects all {_in_words(action.selected)} jobs"
+            f"no jobs are selected: give {options}; --all selects all {in_words(SELECTED[action.verb])} jobs"
         )
-    if ids and filters:
+    if named and filters:
         raise ConfigurationError("give ids or filters, not both")
-    if state is not None and state not in action.states:
-        allowed = _in_words(action.states)
-        raise ConfigurationError(f"cannot {action.verb} jobs that are {state.value}; allowed are {allowed} jobs")
-    if state is None and len(action.selected) == 1:
-        (state,) = action.selected
-    which = JobFilter(
-        queue=queue, state=state, reason=reason, tag=tag, text=text, older_ms=older_ms, limit=AT_ONCE
-    )  # fmt: skip
-    return Wanted(ids=tuple(dict.fromkeys(ids or ())), which=which, dry_run=dry_run, yes=yes, json=json)
-
-
-def _in_words(states: Sequence[State]) -> str:
-    *most, last = (state.value for state in states)
-    return f"{', '.join(most)} and {last}" if most else last
+    if not named:
+        selected(action.verb, which)  # raises ConfigurationError
+        if which.state is None and len(SELECTED[action.verb]) == 1:
+            which = msgspec.structs.replace(which, state=SELECTED[action.verb][0])
+    which = msgspec.structs.replace(which, limit=AT_ONCE)
+    return Wanted(ids=tuple(dict.fromkeys(named)), which=which, dry_run=dry_run, yes=yes, json=json)
 
 
 def _carry_out(action: BulkAction, service: Service, wanted: Wanted, app: str | None) -> None:
     report = BulkReport(action, wanted)
     if wanted.dry_run:
-        for page in _named(service, wanted) if wanted.ids else _matching(service, wanted):
+        for page in _named(service, wanted) if wanted.ids else _matching(action, service, wanted):
             report.add_foreseen(page)
         report.show_foreseen()
     elif wanted.ids:
         for start in range(0, len(wanted.ids), AT_ONCE):
             report.add(action.act(service, list(wanted.ids[start : start + AT_ONCE])))
     else:
-        for number, page in enumerate(_matching(service, wanted)):
-            if not number:
-                _confirm(action, page, wanted)
-            report.add(action.act(service, [job.id for job in page]))
-            ask.progress(f"{report.count} jobs so far" if len(page) == AT_ONCE else "")
+        _change_matching(action, service, wanted, report)
     if not report.count:
         hints.about_queue(service, app, wanted.which.queue)
     if not wanted.dry_run:
         report.show()
 
 
-def _matching(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
+def _change_matching(action: BulkAction, service: Service, wanted: Wanted, report: "BulkReport") -> None:
+    """Changes the jobs that a filter selects: each by its id if they are few, many where the store is."""
+    count, at_least = _confirm(action, service, wanted)
+    if (count <= FEW and not at_least) or wanted.json:
+        for page in _matching(action, service, wanted):
+            report.add(action.act(service, [job.id for job in page]))
+        return
+    refused = 0
+    place: BulkPlace | None = None
+    while True:
+        part = service.change(action.verb, wanted.which, place)
+        report.add_changed(part.count)
+        refused, place = refused + part.refused, part.next
+        if place is None:
+            break
+        ask.progress(f"{report.count} jobs so far")
+    ask.progress("")
+    if refused:  # some are tried again by their ids: the answers say why
+        left = service.search(msgspec.structs.replace(wanted.which, limit=FEW)).jobs
+        report.add(action.act(service, [job.id for job in left]))
+        report.add_refused(refused - len(left))
+
+
+def _matching(action: BulkAction, service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
     """Yields pages, newest first: a job that fails again in the meantime is not selected twice."""
-    for state in _FINISHED if wanted.which.state is None else [wanted.which.state]:
-        which = msgspec.structs.replace(wanted.which, state=state)
-        page = service.jobs(which)
-        while page:
-            last = page[-1].seq
-            yield page
-            page = service.jobs(msgspec.structs.replace(which, below=last)) if len(page) == which.limit else []
+    for which in selected(action.verb, wanted.which):
+        after: SearchPlace | None = None
+        while True:
+            found = service.search(which, Sort.NEWEST, after)
+            if found.jobs:
+                yield list(found.jobs)
+            after = found.next
+            if after is None:
+                break
 
 
 def _named(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
@@ -284,12 +307,15 @@ def _named(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
             raise JobNotFound(f"{error}; nothing was changed") from None
 
 
-def _confirm(action: BulkAction, page: list[JobRecord], wanted: Wanted) -> None:
-    if wanted.yes or len(page) <= FEW or not ask.interactive():
-        return
-    states = _in_words(action.selected if wanted.which.state is None else [wanted.which.state])
-    several = len(page) == wanted.which.limit or wanted.which.state is None
-    ask.confirm(f"{action.verb} {len(page)}{' or more' if several else ''} {states} jobs?")
+def _confirm(action: BulkAction, service: Service, wanted: Wanted) -> tuple[int, bool]:
+    """Asks a person about many jobs. Returns how many there are, and whether there may be more."""
+    found = [service.tally(each) for each in selected(action.verb, wanted.which)]
+    count = sum(int(getattr(each, state)) for each in found for state in State)
+    more = any(each.searched_ms is not None for each in found)
+    if not wanted.yes and (count > FEW or more) and ask.interactive():
+        states = in_words(tuple(each.state for each in selected(action.verb, wanted.which) if each.state is not None))
+        ask.confirm(f"{action.verb} {count}{' or more' if more else ''} {states} jobs?")
+    return count, more
 
 
 class BulkReport:
@@ -315,6 +341,17 @@ class BulkReport:
             if self._wanted.json or self._wanted.ids or self.count <= FEW:
                 self._answers.append(answer)
 
+    def add_changed(self, count: int) -> None:
+        """Counts jobs that were changed where the store is."""
+        self.count += count
+        self._kinds[self._action.changed(self._wanted.which.state)] += count
+
+    def add_refused(self, count: int) -> None:
+        """Counts further jobs that stayed as they are."""
+        if count > 0:
+            self.count += count
+            self._kinds[self._action.undone if self._action.verb is not BulkVerb.RETRY else "not possible"] += count
+
     def show(self) -> None:
         """Prints the answers. Exits with status 1 if one of them is a failure."""
         if self._wanted.json:
@@ -332,7 +369,7 @@ class BulkReport:
             raise typer.Exit(EXIT_ERROR)
 
     def _summary(self) -> str:
-        return ", ".join(f"{number} {kind}" for kind, number in self._kinds.most_common())
+        return ", ".join(f"{number} {kind}" for kind, number in self._kinds.most_common() if number)
 
     def add_foreseen(self, page: list[JobRecord]) -> None:
         """Lists the jobs of one page with what would happen to them."""

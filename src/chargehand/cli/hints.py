@@ -42,6 +42,13 @@ def about_flow(service: Service, flow: str | None) -> None:
             _write(str(error))
 
 
+def searched(since_ms: int | None) -> None:
+    """Writes a hint if a search did not come to its end."""
+    if since_ms is not None:
+        far = f"the search was stopped after a second, at jobs that were created {show.ago(since_ms)}"
+        _write(f"{far}; a filter with a queue, a state, a tag or since: finds all")
+
+
 def _unless_known(text: str, name: str, known: Iterable[str]) -> None:
     names = sorted(known)
     if name not in names:

@@ -10,12 +10,13 @@ import typer
 from chargehand import codec
 from chargehand.cli import bulk, crashes, find, hints, orders, show
 from chargehand.crew import JobOptions, outcome, wait_for_end
-from chargehand.errors import PayloadError, UnknownCrew
+from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
 from chargehand.host.actor import acting_as, user
 from chargehand.host.service import Service
 from chargehand.model.flows import JobLink, Relations
 from chargehand.model.job import FINISHED, JobRecord, NewJob, State
-from chargehand.model.records import CrashFilter, JobFilter
+from chargehand.model.job_query import merged, parse
+from chargehand.model.records import CrashFilter, JobFilter, SearchPlace, Sort
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job
 
 FEW = 10
@@ -151,6 +152,7 @@ def _job(service: Service, application: str | None, crew: str, value: Any, optio
 
 @app.command("list")
 def list_jobs(
+    filter: bulk.Words = None,
     application: find.App = None,
     store: find.Store = None,
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
@@ -159,49 +161,79 @@ def list_jobs(
     tag: bulk.Tag = None,
     text: bulk.Text = None,
     flow: Annotated[str | None, typer.Option(help="Only jobs of the flow with this id.")] = None,
+    sort: Annotated[Sort, typer.Option(help="The order: by age, duration or priority.")] = Sort.NEWEST,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Group the failed jobs by their cause.")] = False,
     json: find.Json = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first, that match a filter such as 'queue:tag state:failed error:"CUDA" since:1h label:~flac'.
+
+    Fields: queue, state, reason, error, tags, since, until, older, worker, node, payload.KEY, label, id, key, flow,
+    share, sequence, item. ~ finds a part, * stands for any characters; words without a field are searched in id, label,
+    key, item and error. A search that no index answers ends after a second, and says how far it came.
+    """
     service = find.service(application, store)
+    options = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, flow=flow)
+    which = msgspec.structs.replace(merged(options, parse(" ".join(filter or ()))), limit=limit)
+    if groups:
+        _list_failures(service, which, json=json)
+        return
+    after = None
     if before is not None:
-        service.job(before)  # raises JobNotFound; otherwise the page would be empty
-    which = JobFilter(
-        queue=queue, state=state, reason=reason, tag=tag, text=text, flow=flow, limit=limit, before=before
-    )
-    jobs = service.jobs(which)
+        if sort not in (Sort.NEWEST, Sort.OLDEST):
+            raise ConfigurationError(f"--before needs the order newest or oldest, not {sort}")
+        after = SearchPlace(0, service.job(before).seq)  # raises JobNotFound; otherwise the page would be empty
+    found = service.search(which, sort, after)
+    jobs = found.jobs
     if not jobs:
-        hints.about_queue(service, application, queue)
-        hints.about_flow(service, flow)
+        hints.about_queue(service, application, which.queue)
+        hints.about_flow(service, which.flow)
     if json:
         show.json(jobs)
-        return
-    columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "NODE", "REASON")
-    rows = [
-        (
-            j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes,
-            j.worker, j.node, j.reason,
-        )
-        for j in jobs
-    ]  # fmt: skip
-    show.table(columns, rows)
-    if len(jobs) == limit:
-        show.line(f"more: --before {jobs[-1].id}")
+    else:
+        columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "NODE", "REASON")
+        rows = [
+            (
+                j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes,
+                j.worker, j.node, j.reason,
+            )
+            for j in jobs
+        ]  # fmt: skip
+        show.table(columns, rows)
+        if len(jobs) == limit:
+            show.line(f"more: --before {jobs[-1].id}")
+    hints.searched(found.searched_ms)
+
+
+def _list_failures(service: Service, which: JobFilter, *, json: bool) -> None:
+    """Lists the failed jobs that match by their causes."""
+    found = service.failures(which)
+    if json:
+        show.json(found)
+    else:
+        rows = [
+            (group.count, group.cause + (f", {group.where}" if group.where else ""), ", ".join(group.queues),
+             None if group.last_ms is None else show.ago(group.last_ms), group.filter)
+            for group in found.groups
+        ]  # fmt: skip
+        show.table(("FAILED", "CAUSE", "QUEUES", "LAST", "FILTER"), rows)
+    hints.searched(found.searched_ms)
 
 
 @app.command("show")
 def show_job(
-    id: Annotated[str, typer.Argument(help="The job's id.")],
+    id: Annotated[str, typer.Argument(help="The job's id, or its last 8 characters.")],
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
     """Show one job with its attempts, the jobs that it is related to, and the crash reports of workers that held it."""
     service = find.service(application, store)
-    job, attempts = service.job(id), service.attempts(id)
+    job = service.job(id)
+    attempts = service.attempts(job.id)
     relations = service.relations(job.id)
-    reports = service.crashes(CrashFilter(job=id))
+    reports = service.crashes(CrashFilter(job=job.id))
     if json:
         shown = msgspec.structs.asdict(job)
         about = msgspec.structs.asdict(relations)

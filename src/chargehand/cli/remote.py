@@ -13,15 +13,18 @@ from chargehand import clock, codec
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
 from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
+from chargehand.host.readings import Failures
 from chargehand.host.restart_plan import RestartPlan
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import Component
 from chargehand.model.access import Scope
+from chargehand.model.bulk import BulkDone, BulkPlace, BulkVerb
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import FlowFilter, FlowRecord, FlowStage, Relations
 from chargehand.model.health import Findings
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
+from chargehand.model.job_query import text_of
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -29,12 +32,16 @@ from chargehand.model.records import (
     CrashRecord,
     CrewRow,
     JobFilter,
+    JobsFound,
     Pause,
     RecurringPlan,
+    SearchPlace,
     Snapshot,
+    Sort,
+    Tally,
 )
 from chargehand.model.topic import RESYNC, Patterns
-from chargehand.web.answers import Diagnosed, LogLine, cursor
+from chargehand.web.answers import Diagnosed, LogLine, cursor, place
 
 KEY = "CHARGEHAND_KEY"
 MOST_LINES = 2000
@@ -311,6 +318,28 @@ class Remote:
                 break
         return found
 
+    def search(self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None) -> JobsFound:
+        """A page over HTTP has 500 jobs at most."""
+        arrival = sort in (Sort.NEWEST, Sort.OLDEST)
+        where = None if after is None else cursor(after.seq) if arrival else cursor(after.value, after.seq)
+        page = self._client.jobs(filter=text_of(which), sort=sort, limit=min(which.limit, 500), after=where)
+        found = [int(each) for each in place(page.next or "")]
+        following = SearchPlace(0 if arrival else found[0], found[-1]) if found else None
+        return JobsFound(jobs=page.jobs, next=following, searched_ms=page.searched_ms)
+
+    def tally(self, which: JobFilter) -> Tally:
+        return self._client.count_jobs(text_of(which))
+
+    def failures(self, which: JobFilter) -> Failures:
+        return self._client.failures(text_of(which))
+
+    def change(self, verb: BulkVerb, which: JobFilter, after: BulkPlace | None = None) -> BulkDone:
+        sent = None if after is None else cursor(after.state, after.below)
+        done = self._client.change_jobs(verb, text_of(which), every=True, after=sent)
+        found = [] if done.next is None else place(done.next)
+        following = BulkPlace(int(found[0]), int(found[1])) if found else None
+        return BulkDone(count=done.count, refused=done.refused, next=following)
+
     def attempts(self, job_id: str) -> list[Attempt]:
         return list(self._client.job(job_id).attempt_history)
 
@@ -408,7 +437,9 @@ def _about(flow_id: str, error: Conflict) -> str:
 def _asked(which: JobFilter) -> dict[str, Any]:
     """Returns the filter of jobs as the HTTP interface has it."""
     names = ("queue", "state", "reason", "tag", "text", "flow", "older_ms")
-    return {name: getattr(which, name) for name in names if getattr(which, name) is not None}
+    asked = {name: getattr(which, name) for name in names if getattr(which, name) is not None}
+    further = text_of(JobFilter(since_ms=which.since_ms, until_ms=which.until_ms, matches=which.matches))
+    return {**asked, "filter": further} if further else asked  # an older server refuses what it does not know
 
 
 def _with_code(answer: Answer, code: AnswerCode) -> Answer:

@@ -24,16 +24,20 @@ from chargehand.host.actor import actor, enqueue_deeds, log_deeds
 from chargehand.host.calls import NoAnswer, NodeLeft, NoNode
 from chargehand.host.flows import FlowOperations
 from chargehand.host.reach import Reply
+from chargehand.host.readings import found_by_end
 from chargehand.model import routing
 from chargehand.model.access import ApiKey, Scope
+from chargehand.model.bulk import BulkDone, BulkPlace, BulkVerb, selected
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, detail_of, replacing
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import NewFlow
 from chargehand.model.job import FINISHED, Enqueued, JobRecord, NewJob, State
+from chargehand.model.job_query import text_of
 from chargehand.model.records import (
     JobFilter,
     JobSize,
     Migrated,
+    SearchPlace,
 )
 from chargehand.model.routing import Target
 from chargehand.settings.plan import milliseconds
@@ -45,6 +49,10 @@ AT_ONCE = 500
 """Jobs cancelled, retried or deleted in one transaction."""
 AT_MOST = 10_000
 """Jobs of a queue that one call retries or clears."""
+BULK_SECONDS = 4.0
+"""Seconds after which a bulk operation returns, and says where it goes on: a request is answered within 10 s."""
+LONGEST_DETAIL = 500
+"""The number of characters of a filter in the operator log."""
 BYTES_AT_ONCE = 8 << 20
 """Bytes of payloads and results that one transaction deletes: SQLite frees each of their pages."""
 THROUGH_THE_NODE = 32
@@ -361,12 +369,17 @@ class Operations(FlowOperations):
         return [answers.get(job_id) or retry_answer(job_id, queued=job_id in queued) for job_id in ids]
 
     def _meant(self, ids: Sequence[str]) -> dict[str, str]:
-        """Returns the job that each alias among these ids means."""
+        """Returns the job that each alias, or end of an id, among these means."""
         if not ids:
             return {}
         with self.stores.use(create=False) as store:
-            found = {job_id: store.jobs.get(job_id) for job_id in ids}
+            found = {job_id: found_by_end(store, job_id) for job_id in ids}
         return {job_id: job.id for job_id, job in found.items() if job is not None and job.id != job_id}
+
+    def meant(self, ids: Sequence[str]) -> list[str]:
+        """Returns the ids of the jobs that these ids, aliases and ends of ids mean; others unchanged."""
+        found = self._meant(ids)
+        return [found.get(job_id, job_id) for job_id in ids]
 
     def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
         """Queues failed jobs of a queue again, newest first. Returns how many, and whether there may be more."""
@@ -403,7 +416,7 @@ class Operations(FlowOperations):
                     deleted = tx.jobs.delete(batch)
                     log_deeds(tx, "delete", [f"job:{job_id}" for job_id in deleted])
                 gone |= set(deleted)
-            rest = {job_id: store.jobs.get(job_id) for job_id in ids if job_id not in gone}
+            rest = {job_id: found_by_end(store, job_id) for job_id in ids if job_id not in gone}
         meant = {job_id: job.id for job_id, job in rest.items() if job is not None and job.id != job_id}
         answers = dict(zip(meant, self.delete(*meant.values()), strict=True)) if meant else {}
         return [
@@ -434,6 +447,57 @@ class Operations(FlowOperations):
                     break
                 page = msgspec.structs.replace(page, below=found[-1].seq)
         return gone, gone >= most
+
+    def change(
+        self, verb: BulkVerb, which: JobFilter, after: BulkPlace | None = None, most: int | None = None
+    ) -> BulkDone:
+        """Retries, cancels or deletes jobs that match, newest first, in transactions of at most 500 jobs, until `most`
+        (10,000) were seen or some seconds are over; `after` is `next` of the part before."""
+        most = AT_MOST if most is None else most
+        filters = selected(verb, which)
+        until = clock.monotonic() + BULK_SECONDS
+        place = BulkPlace(0, 0) if after is None else after
+        seen = count = 0
+        while place.state < len(filters) and seen < most and clock.monotonic() < until:
+            page = msgspec.structs.replace(filters[place.state], limit=min(AT_ONCE, most - seen))
+            with self.stores.use(create=False) as store:
+                found = store.jobs.search_sizes(page, SearchPlace(0, place.below) if place.below else None)
+            seen += len(found.jobs)
+            count += self._change(verb, found.jobs, which)
+            place = BulkPlace(place.state + 1, 0) if found.next is None else BulkPlace(place.state, found.next.seq)
+        following = place if place.state < len(filters) else None
+        return BulkDone(count=count, refused=seen - count, next=following)
+
+    def _change(self, verb: BulkVerb, jobs: Sequence[JobSize], which: JobFilter) -> int:
+        """Changes these jobs. Returns how many were changed."""
+        ids = [job.id for job in jobs]
+        if not ids:
+            return 0
+        if verb is BulkVerb.CANCEL:
+            return sum(answer.code != AnswerCode.NOT_CANCELLED for answer in self.cancel(*ids))
+        done = 0
+        if verb is BulkVerb.RETRY:
+            done = self._retry_matching(ids, which)
+            self.calls.hint(None)
+            return done
+        with self.stores.use(create=False) as store:
+            for batch in _batches(jobs):
+                with store.transaction() as tx:
+                    deleted = len(tx.jobs.delete(batch))
+                    _log_matching(tx, verb, deleted, which)
+                done += deleted
+        return done
+
+    def _retry_matching(self, ids: Sequence[str], which: JobFilter) -> int:
+        """Retries all jobs but those whose unique key is taken. Returns how many were queued again."""
+        try:
+            with self.stores.use(create=False) as store, store.transaction() as tx:
+                done = len(tx.jobs.retry(ids))
+                _log_matching(tx, BulkVerb.RETRY, done, which)
+            return done
+        except Conflict:
+            half = len(ids) // 2
+            return sum(self._retry_matching(part, which) for part in (ids[:half], ids[half:])) if half else 0
 
     def release(self, job_id: str, claim: str) -> bool:
         with self.stores.use(create=False) as store, store.transaction() as tx:
@@ -554,6 +618,12 @@ def _batches(jobs: Sequence[JobSize]) -> Iterator[list[str]]:
         size += job.size
     if ids:
         yield ids
+
+
+def _log_matching(tx: Transaction, verb: BulkVerb, count: int, which: JobFilter) -> None:
+    """Writes one entry for the jobs of one transaction into the operator log."""
+    if count:
+        log_deeds(tx, verb.value, [_cleared(which)], f"{count} jobs: {text_of(which) or 'all'}"[:LONGEST_DETAIL])
 
 
 def _cleared(which: JobFilter) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from chargehand import clock
 from chargehand.errors import (
+    AmbiguousId,
     ChargehandError,
     CrashNotFound,
     FlowNotFound,
@@ -31,6 +32,7 @@ from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
 from chargehand.host.reach import Reach
 from chargehand.host.restart_plan import RestartPlan
+from chargehand.ids import is_short
 from chargehand.live import store_view
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import (
@@ -43,6 +45,7 @@ from chargehand.live.components import (
 )
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import address
+from chargehand.model.failures import FailureGroup, grouped
 from chargehand.model.flows import FlowFilter, FlowRecord, Predecessor, PredecessorFilter
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, JobRecord
@@ -54,20 +57,54 @@ from chargehand.model.records import (
     CrewRow,
     HealthRow,
     JobFilter,
+    JobsFound,
     Pause,
     RecurringPlan,
+    SearchPlace,
     Snapshot,
+    Sort,
+    Tally,
 )
 from chargehand.model.routing import Target
 from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
+from chargehand.store import Store
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
 
 MOST_LINES = 1000
 """Log lines that one node of several sends at once while its log is followed."""
+SEARCH = 1.0
+"""Seconds after which a search of jobs says how far it came."""
+MOST_FAILURES = 10_000
+"""The number of failed jobs that are grouped by their causes."""
+MOST_NAMED = 5
+"""The number of jobs that an error names."""
 FOLLOW_EVERY = 1.0
 """Seconds between two looks at the logs of several nodes."""
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """Failed jobs by their causes, the most frequent first."""
+
+    groups: tuple[FailureGroup, ...]
+    count: int
+    """How many failed jobs were grouped."""
+    searched_ms: int | None = None
+    """None: all that match. Otherwise there were too many, or time ran out: only those of jobs created since then."""
+
+
+def found_by_end(store: Store, job_id: str) -> JobRecord | None:
+    """Returns a job by its id, an alias of it, or the end of its id. Raises AmbiguousId if several ids end so."""
+    job = store.jobs.get(job_id)
+    if job is not None or not is_short(job_id):
+        return job
+    ids = store.jobs.named(job_id, MOST_NAMED + 1)
+    if len(ids) > 1:
+        more = ", …" if len(ids) > MOST_NAMED else ""
+        named = ", ".join(ids[:MOST_NAMED])
+        raise AmbiguousId(f"the ids of several jobs end with {job_id!r}: {named}{more}; give more of the one you mean")
+    return store.jobs.get(ids[0]) if ids else None
 
 
 class Readings:
@@ -94,7 +131,7 @@ class Readings:
 
     def job(self, job_id: str) -> JobRecord:
         with self.stores.use() as store:
-            job = store.jobs.get(job_id)
+            job = found_by_end(store, job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id!r} in {self.location}")
         return job
@@ -102,6 +139,21 @@ class Readings:
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         with self.stores.use() as store:
             return store.jobs.find(which)
+
+    def search(
+        self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None, seconds: float = SEARCH
+    ) -> JobsFound:
+        with self.stores.use() as store:
+            return store.jobs.search(which, sort, after, seconds)
+
+    def tally(self, which: JobFilter, seconds: float = SEARCH) -> Tally:
+        with self.stores.use() as store:
+            return store.jobs.tally(which, seconds)
+
+    def failures(self, which: JobFilter, seconds: float = SEARCH) -> Failures:
+        with self.stores.use() as store:
+            found = store.jobs.failures(which, MOST_FAILURES, seconds)
+        return Failures(tuple(grouped(found.jobs, which)), len(found.jobs), found.searched_ms)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self.stores.use() as store:

@@ -7,10 +7,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from chargehand.host.readings import Failures
 from chargehand.host.restart_plan import RestartPlan
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Scope
+from chargehand.model.bulk import BulkDone, BulkPlace, BulkVerb
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import FlowFilter, FlowRecord, FlowStage, Relations
@@ -23,9 +25,13 @@ from chargehand.model.records import (
     CrashRecord,
     CrewRow,
     JobFilter,
+    JobsFound,
     Pause,
     RecurringPlan,
+    SearchPlace,
     Snapshot,
+    Sort,
+    Tally,
 )
 from chargehand.model.topic import Patterns
 
@@ -192,11 +198,27 @@ class Service(Protocol):
         ...
 
     def job(self, job_id: str) -> JobRecord:
-        """Returns one job. Raises JobNotFound."""
+        """Returns one job, by its id or the end of it (8 characters or more). Raises JobNotFound, AmbiguousId."""
         ...
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         """Returns a page of jobs, newest first."""
+        ...
+
+    def search(self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None) -> JobsFound:
+        """Returns a page of jobs in this order; if time runs out, it says how far the search came."""
+        ...
+
+    def tally(self, which: JobFilter) -> Tally:
+        """Returns how many jobs match, by state, as far as it is known within a second."""
+        ...
+
+    def failures(self, which: JobFilter) -> Failures:
+        """Returns the failed jobs that match, grouped by their causes."""
+        ...
+
+    def change(self, verb: BulkVerb, which: JobFilter, after: BulkPlace | None = None) -> BulkDone:
+        """Retries, cancels or deletes jobs that match, or a part of them; `after` is `next` of the part before."""
         ...
 
     def attempts(self, job_id: str) -> list[Attempt]:

@@ -69,6 +69,10 @@ CODES: dict[str, ErrorCode] = {
         "The job that the caller waited for has failed for good; `reason` and `error` say why.",
         "`chargehand jobs show ID`; after the cause is mended, `chargehand jobs retry ID`",
     ),
+    "ambiguous-id": ErrorCode(
+        "The ids of several jobs end with the given characters.",
+        "give more characters of the id; the message has the whole ids",
+    ),
     "job-not-found": ErrorCode(
         "There is no job with this id: it never existed, or it was pruned.",
         "check the id and the store; `CHARGEHAND_RETENTION_AGE_MS` says how long jobs are kept",

@@ -3,14 +3,15 @@
 Plain data: no record here decides or does anything.
 """
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Literal
 
 import msgspec
 
 from chargehand.errors import ConfigurationError
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import crash_line
-from chargehand.model.job import Found, NewJob, State
+from chargehand.model.job import Found, JobRecord, NewJob, State
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -406,6 +407,21 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """The item's key in the application's own tables, if `discover` returned it."""
 
 
+PAYLOAD = "payload."
+"""The beginning of the field of a JobMatch that is a value in the payload; the keys follow."""
+
+
+class JobMatch(msgspec.Struct, frozen=True):
+    """A condition on one field of a job: what the filter language has beyond the fields of JobFilter."""
+
+    field: str
+    """label, id, key, share, sequence, item, error, worker, node, tag, text, or `payload.` and keys."""
+    text: str
+    how: Literal["is", "like", "part"] = "is"
+    """Whether the value must be the text, be like it (`*` stands for any characters), or have a part that is like it.
+    The latter two take upper and lower case for the same."""
+
+
 class JobFilter(Filter, frozen=True, kw_only=True):
     """Which jobs to list, newest first; `before` is the id of the last job of the previous page."""
 
@@ -417,6 +433,12 @@ class JobFilter(Filter, frozen=True, kw_only=True):
     """Part of the id, label, key, item or error; upper and lower case are the same."""
     older_ms: int | None = None
     """Only jobs that finished at least so long ago."""
+    since_ms: int | None = None
+    """Only jobs that were created at most so long ago."""
+    until_ms: int | None = None
+    """Only jobs that were created at least so long ago."""
+    matches: tuple[JobMatch, ...] = ()
+    """Further conditions, which all must hold."""
     ids: tuple[str, ...] | None = None
     """Only these jobs."""
     flow: str | None = None
@@ -427,12 +449,80 @@ class JobFilter(Filter, frozen=True, kw_only=True):
     limit: int = 50
 
 
+class Sort(StrEnum):
+    """The orders in which jobs are searched."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    LONGEST = "longest"
+    """By the time from start to end, or until now."""
+    PRIORITY = "priority"
+    """The highest first."""
+
+
+class SearchPlace(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The place of a job in a search: what it is sorted by, and its position in the order of arrival."""
+
+    value: int
+    seq: int
+
+
+class JobsFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a search."""
+
+    jobs: tuple[JobRecord, ...]
+    next: SearchPlace | None = None
+    """Where the next page begins; None on the last page."""
+    searched_ms: int | None = None
+    """None: all jobs were searched. Otherwise time ran out: only jobs created since then were (with the order
+    `oldest`: until then)."""
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs match a filter, by state."""
+
+    queued: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    searched_ms: int | None = None
+    """None: all jobs were counted. Otherwise time ran out: only those created since then were."""
+
+
+class FailedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed job, as far as failures are grouped by it."""
+
+    id: str
+    queue: str
+    reason: str | None
+    error: str | None
+    finished_ms: int | None
+    seq: int
+
+
+class FailuresFound(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed jobs that match a filter, newest first."""
+
+    jobs: tuple[FailedJob, ...]
+    searched_ms: int | None = None
+    """As in JobsFound; also set if there were too many."""
+
+
 class JobSize(msgspec.Struct, frozen=True):
     """A job, and the bytes of its payload, result and error."""
 
     id: str
     seq: int
     size: int
+
+
+class SizesFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a search for jobs without their texts."""
+
+    jobs: tuple[JobSize, ...]
+    next: SearchPlace | None = None
+    """Where the next page begins; None on the last page. If time ran out, a page is short."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

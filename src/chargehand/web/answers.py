@@ -174,11 +174,26 @@ class MadeMany(msgspec.Struct, frozen=True):
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """A page of jobs, newest first."""
+    """A page of jobs in the order of `sort`."""
 
     jobs: tuple[JobRecord, ...]
     next: str | None = None
     """The value of `after` for the next page; null on the last page."""
+    searched_ms: int | None = None
+    """null: all jobs were searched. Otherwise the time of the search was over: only jobs created since then were
+    (with the sort `oldest`: until then), and the next page goes on there."""
+
+
+class BulkChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an operation on many jobs."""
+
+    count: int
+    refused: int = 0
+    """How many jobs stayed as they are: their unique key is taken, or their state has changed."""
+    next: str | None = None
+    """The value of `after` for the request that goes on; null: all jobs that match were changed."""
+    searched_ms: int | None = None
+    """Only with `dry_run`: null if all jobs were counted; otherwise only those created since then were."""
 
 
 class JobDetail(JobRecord, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from chargehand.host.actor import acting_as
@@ -28,10 +29,16 @@ def router(tag: str) -> APIRouter:
     return APIRouter(tags=[tag], route_class=Guarded, dependencies=[Depends(check_query)])
 
 
+def _parameters(dependant: Dependant) -> list[str]:
+    """Returns the names of the query parameters of a route and of its dependencies."""
+    of_dependencies = [name for each in dependant.dependencies for name in _parameters(each)]
+    return of_dependencies + [field.alias for field in dependant.query_params]
+
+
 def check_query(request: Request) -> None:
     """Raises Problem if the query has an unknown parameter: a misspelled filter must not be ignored."""
     route: APIRoute = request.scope["route"]
-    known = [field.alias for field in route.dependant.query_params]
+    known = _parameters(route.dependant)
     wrong = [name for name in request.query_params if name not in known]
     if wrong and route.path.startswith("/api/"):
         listed = ", ".join(known) or "none"

@@ -2,18 +2,21 @@
 
 import msgspec
 
+from chargehand.host.readings import Failures
 from chargehand.live.bodies import NodeBody, NodeCrewBody
 from chargehand.model.access import Operation
 from chargehand.model.doctor.causes import Finding, Severity
+from chargehand.model.failures import FailureGroup
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 from chargehand.model.flows import FlowCounts, FlowRecord, FlowStage
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
-from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot, Tally
 from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.web.answers import (
     Answers,
+    BulkChanged,
     Changed,
     Claims,
     ComponentHealth,
@@ -206,6 +209,22 @@ QUEUE_HISTORIES = QueueHistories(
     (QueueHistory("tag", at_ms=(AT, AT + 10_000), waiting=(12, 9), running=(2, 2), failed=(1, 1), rate=(0.0, 0.3)),)
 )
 CHANGED = Changed(3, False)
+BULK_CHANGED = BulkChanged(count=37, refused=1)
+TALLY = Tally(queued=2, running=1, done=310, failed=37)
+FAILURES = Failures(
+    (
+        FailureGroup(
+            cause="ValueError: truncated at byte 77",
+            where=None,
+            count=37,
+            queues=("tag",),
+            newest=ID,
+            last_ms=AT,
+            filter='state:failed reason:raised error:"ValueError: truncated at byte"',
+        ),
+    ),
+    37,
+)
 CLAIMS = Claims(
     (
         ClaimRow(

@@ -8,9 +8,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from chargehand import codec
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
 from chargehand.model.job import MOST_PREDECESSORS, NAME_LIMIT, OPTIONS, TAG_LIMIT, Option, is_printable
+from chargehand.model.job_query import MOST_CHARACTERS
 from chargehand.settings.plan import CrewPlan
 
 MOST_JOBS = 10_000
+MOST_NAMED = 300
+"""The number of jobs that one request names."""
 
 
 def _readable(text: str) -> str:
@@ -182,6 +185,23 @@ class FlowIn(Body):
 def options_of(job: Body) -> dict[str, Any]:
     """Returns the options of a job that the request contains."""
     return {option.name: getattr(job, option.name) for option in OPTIONS if option.name in job.model_fields_set}
+
+
+class BulkIn(Body):
+    """The jobs of an operation on many."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"filter": 'state:failed error:"CUDA"'}]})
+
+    filter: Annotated[
+        str | None, Field(max_length=MOST_CHARACTERS, description="The jobs that match, in the filter language.")
+    ] = None
+    ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]] | None,
+        Field(min_length=1, max_length=MOST_NAMED, description="These jobs; of them those that match the filter."),
+    ] = None
+    all: Annotated[bool, Field(description="Needed if there is neither a filter nor ids.")] = False
+    dry_run: Annotated[bool, Field(description="Only count the jobs that would be changed.")] = False
+    after: Annotated[str | None, Field(max_length=500, description="`next` of the response before.")] = None
 
 
 class OrderIn(Body):

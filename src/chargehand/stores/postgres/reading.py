@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from chargehand import clock
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.flows import (
@@ -24,10 +25,12 @@ from chargehand.model.records import (
     CrashFilter,
     CrashRecord,
     CrewRow,
+    FailuresFound,
     GivenUpMark,
     HealthRow,
     Holder,
     JobFilter,
+    JobsFound,
     JobSize,
     LastLife,
     LivingNode,
@@ -37,12 +40,19 @@ from chargehand.model.records import (
     Pause,
     RecurringPlan,
     RestartNote,
+    SearchPlace,
+    SizesFound,
     Snapshot,
+    Sort,
+    Tally,
 )
+from chargehand.stores.matching import Condition, joined
 from chargehand.stores.postgres import session, statements
 from chargehand.stores.postgres.rates import rate_next
+from chargehand.stores.postgres.searching import MATCHING, PostgresSearching, numbered
 from chargehand.stores.postgres.statements import NOW
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
+from chargehand.stores.searching import Search
 
 LONGEST_REQUEST_MS = 15_000
 """How old a request to a node may be: its caller waits no longer, and may have died before it could withdraw it."""
@@ -292,18 +302,16 @@ def now_ms(db: session.Session) -> int:
     return int(found)
 
 
-def _numbered(sql: str) -> bytes:
-    """Returns the statement with `$1`, `$2` and so on in the place of each question mark."""
-    first, *parts = sql.split("?")
-    return "".join((first, *(f"${nr}{part}" for nr, part in enumerate(parts, 1)))).encode()
-
-
 class PostgresJobReading:
     """Implements `chargehand.store.JobReading`."""
 
     def __init__(self, db: session.Session, *, rated: bool = True) -> None:
         """`rated`: the store has the tables of rates."""
         self._db, self._rated = db, rated
+        self._searching = PostgresSearching(
+            db, fields=_JOB_FIELDS, short=_JOB_SIZE, source=_JOINED, state=_STATE, live=_STATES,
+            conditions=self._conditions, counts=self.counts, now_ms=lambda: now_ms(db),
+        )  # fmt: skip
 
     def get(self, job_id: str) -> JobRecord | None:
         rows = self._db.rows(_GET, (clean(job_id),)) or self._db.rows(_GET_BY_ALIAS, (clean(job_id),))
@@ -315,32 +323,57 @@ class PostgresJobReading:
     def sizes(self, which: JobFilter) -> list[JobSize]:
         return [JobSize(*row) for row in self._select(_JOB_SIZE, which)]
 
+    def search(
+        self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None, seconds: float = 1.0
+    ) -> JobsFound:
+        return self._search(which, seconds).page(sort, after)
+
+    def search_sizes(self, which: JobFilter, after: SearchPlace | None = None, seconds: float = 1.0) -> SizesFound:
+        return self._search(which, seconds).sizes(after)
+
+    def tally(self, which: JobFilter, seconds: float = 1.0) -> Tally:
+        return self._search(which, seconds).tally()
+
+    def failures(self, which: JobFilter, most: int, seconds: float = 1.0) -> FailuresFound:
+        return self._search(which, seconds).failures(most)
+
+    def named(self, ending: str, limit: int = 10) -> list[str]:
+        return self._searching.named(ending, limit)
+
+    def _search(self, which: JobFilter, seconds: float) -> Search:
+        return Search(self._searching, which, seconds, clock.monotonic)
+
     def _select(self, fields: str, which: JobFilter) -> list[tuple[Any, ...]]:
         """Returns these fields of a page of jobs, newest first."""
-        condition, bindings = where(
-            {
-                "j.queue = ?": clean(which.queue),
-                "e.state = ?": None if which.state in _STATES else which.state and which.state.value,
-                "e.reason = ?": clean(which.reason),
-                _SAYS: which.text and readable(which.text),
-                "j.id = ANY (?::text[])": None if which.ids is None else [clean(each) for each in which.ids],
-                "e.finished_ms <= ?::bigint": None if which.older_ms is None else now_ms(self._db) - which.older_ms,
-                "j.seq < (SELECT seq FROM chargehand_job WHERE id = ?)": clean(which.before),
-                "j.seq < ?::bigint": which.below,
-                "j.flow = ?": clean(which.flow),
-            }
-        )
-        return self._page(fields, which, condition, bindings)
-
-    def _page(self, fields: str, which: JobFilter, condition: str, bindings: list[Any]) -> list[tuple[Any, ...]]:
-        if which.state is not None and which.state in _STATES:
-            condition = f"{condition} AND {_STATES[which.state]}"
+        condition, bindings = joined(self._conditions(which))
         source = _JOINED
         if which.tag is not None:
             condition, bindings = f"g.tag = ? AND {condition}", [clean(which.tag), *bindings]
             source = _TAGGED
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY j.seq DESC LIMIT ?"
-        return self._db.rows(_numbered(sql), (*bindings, which.limit))
+        return self._db.rows(numbered(sql), (*bindings, which.limit))
+
+    def _conditions(self, which: JobFilter) -> list[Condition]:
+        """Returns the conditions of a filter, apart from its tag."""
+        relative = (which.older_ms, which.since_ms, which.until_ms)
+        now = now_ms(self._db) if any(each is not None for each in relative) else 0
+        asked: dict[str, Any] = {
+            "j.queue = ?": clean(which.queue),
+            "e.state = ?": None if which.state in _STATES else which.state and which.state.value,
+            "e.reason = ?": clean(which.reason),
+            _SAYS: which.text and readable(which.text),
+            "j.id = ANY (?::text[])": None if which.ids is None else [clean(each) for each in which.ids],
+            "e.finished_ms <= ?::bigint": None if which.older_ms is None else now - which.older_ms,
+            "j.created_ms >= ?::bigint": None if which.since_ms is None else now - which.since_ms,
+            "j.created_ms <= ?::bigint": None if which.until_ms is None else now - which.until_ms,
+            "j.seq < (SELECT seq FROM chargehand_job WHERE id = ?)": clean(which.before),
+            "j.seq < ?::bigint": which.below,
+            "j.flow = ?": clean(which.flow),
+        }
+        found: list[Condition] = [(sql, (value,)) for sql, value in asked.items() if value is not None]
+        if which.state is not None and which.state in _STATES:
+            found.append((_STATES[which.state], ()))
+        return found + [MATCHING.condition(match) for match in which.matches]
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
         condition, bindings = where(
@@ -352,16 +385,16 @@ class PostgresJobReading:
         )
         fields = _PREDECESSOR_FIELDS if which.texts else _PREDECESSOR_SHORT
         sql = _PREDECESSORS.format(fields=fields, condition=condition)
-        return records(Predecessor, self._db.rows(_numbered(sql), (*bindings, which.limit)))
+        return records(Predecessor, self._db.rows(numbered(sql), (*bindings, which.limit)))
 
     def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
-        return records(JobRecord, self._db.rows(_numbered(_FOLLOWERS), (clean(job_id), limit)))
+        return records(JobRecord, self._db.rows(numbered(_FOLLOWERS), (clean(job_id), limit)))
 
     def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
-        return records(JobRecord, self._db.rows(_numbered(_CHILDREN), (clean(job_id), limit)))
+        return records(JobRecord, self._db.rows(numbered(_CHILDREN), (clean(job_id), limit)))
 
     def related(self, job_id: str) -> Related:
-        numbers = next(iter(self._db.rows(_numbered(_RELATED), (clean(job_id),))), (0, 0, 0))
+        numbers = next(iter(self._db.rows(numbered(_RELATED), (clean(job_id),))), (0, 0, 0))
         return Related(predecessors=numbers[0], followers=numbers[1], children=numbers[2])
 
     def attempts(self, job_id: str) -> list[Attempt]:
@@ -402,7 +435,7 @@ class PostgresFlowReading:
 
     def _select(self, conditions: dict[str, Any], limit: int) -> list[FlowRecord]:
         condition, bindings = where(conditions)
-        rows = self._db.rows(_numbered(_FLOWS.format(condition=condition)), (*bindings, limit))
+        rows = self._db.rows(numbered(_FLOWS.format(condition=condition)), (*bindings, limit))
         return [
             FlowRecord(
                 id=flow_id, name=name, state=state, created_ms=created_ms, ended_ms=ended_ms, ends=ends,
@@ -458,7 +491,7 @@ class PostgresFleetReading:
         )
         # The first question mark stands for the clock.
         sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?".replace("$1", "?", 1)
-        return records(CrashRecord, self._db.rows(_numbered(sql), (self._db.now, *bindings, which.limit)))
+        return records(CrashRecord, self._db.rows(numbered(sql), (self._db.now, *bindings, which.limit)))
 
     def last_life(self, node: str) -> LastLife | None:
         rows = self._db.rows(_LAST_LIFE, (node,))
@@ -525,4 +558,4 @@ class PostgresAccessReading:
             }
         )  # fmt: skip
         sql = f"{_OPERATIONS} WHERE {condition} ORDER BY id DESC LIMIT ?"
-        return records(Operation, self._db.rows(_numbered(sql), (*bindings, which.limit)))
+        return records(Operation, self._db.rows(numbered(sql), (*bindings, which.limit)))

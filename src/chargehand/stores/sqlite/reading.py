@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from chargehand import clock
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.flows import Predecessor, PredecessorFilter, Related
@@ -14,10 +15,12 @@ from chargehand.model.records import (
     CrashFilter,
     CrashRecord,
     CrewRow,
+    FailuresFound,
     GivenUpMark,
     HealthRow,
     Holder,
     JobFilter,
+    JobsFound,
     JobSize,
     LastLife,
     LivingNode,
@@ -27,12 +30,19 @@ from chargehand.model.records import (
     Pause,
     RecurringPlan,
     RestartNote,
+    SearchPlace,
+    SizesFound,
     Snapshot,
+    Sort,
+    Tally,
 )
+from chargehand.stores.matching import Condition, joined
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
+from chargehand.stores.searching import Search
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.flows import HELD_AHEAD
 from chargehand.stores.sqlite.rates import rate_next
+from chargehand.stores.sqlite.searching import MATCHING, SqliteSearching
 
 _STATES = {
     State.QUEUED: f"(state = 'queued' OR {HELD_AHEAD})",
@@ -204,6 +214,7 @@ class SqliteJobReading:
     def __init__(self, db: Database, *, rated: bool = True, flowing: bool = True) -> None:
         """`rated`: the store has the tables of rates; `flowing`: it has those of flows."""
         self._db, self._rated, self._flowing = db, rated, flowing
+        self._searching = SqliteSearching(db, _JOB_FIELDS, _JOB_SIZE, self._conditions, self.counts)
 
     def _all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         if not self._flowing:
@@ -221,29 +232,56 @@ class SqliteJobReading:
     def sizes(self, which: JobFilter) -> list[JobSize]:
         return [JobSize(*row) for row in self._select(_JOB_SIZE, which)]
 
+    def search(
+        self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None, seconds: float = 1.0
+    ) -> JobsFound:
+        return self._search(which, seconds).page(sort, after)
+
+    def search_sizes(self, which: JobFilter, after: SearchPlace | None = None, seconds: float = 1.0) -> SizesFound:
+        return self._search(which, seconds).sizes(after)
+
+    def tally(self, which: JobFilter, seconds: float = 1.0) -> Tally:
+        return self._search(which, seconds).tally()
+
+    def failures(self, which: JobFilter, most: int, seconds: float = 1.0) -> FailuresFound:
+        return self._search(which, seconds).failures(most)
+
+    def named(self, ending: str, limit: int = 10) -> list[str]:
+        return self._searching.named(ending, limit)
+
+    def _search(self, which: JobFilter, seconds: float) -> Search:
+        return Search(self._searching, which, seconds, clock.monotonic)
+
     def _select(self, fields: str, which: JobFilter) -> list[tuple[Any, ...]]:
         """Returns these fields of a page of jobs, newest first."""
-        condition, bindings = where(
-            {
-                "queue = ?": which.queue,
-                "state = ?": None if which.state in _STATES else which.state and which.state.value,
-                "reason = ?": which.reason,
-                "flow = ?": which.flow,
-                _SAYS: which.text and readable(which.text),
-                "id IN (SELECT value FROM json_each(?))": None if which.ids is None else json.dumps(which.ids),
-                "finished_ms <= ?": None if which.older_ms is None else self._db.now_ms() - which.older_ms,
-                "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
-                "seq < ?": which.below,
-            }
-        )
-        if which.state is not None and which.state in _STATES:
-            condition = f"{condition} AND {_STATES[which.state]}"
+        condition, bindings = joined(self._conditions(which))
         source, order = "chargehand_job", "seq"
         if which.tag is not None:  # the rows of the tag are read newest first, so a page costs what it passes
             source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
             condition, bindings = f"tag = ? AND {condition}", [clean(which.tag), *bindings]
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
         return self._all(sql, (*bindings, which.limit))
+
+    def _conditions(self, which: JobFilter) -> list[Condition]:
+        """Returns the conditions of a filter, apart from its tag."""
+        now = self._db.now_ms()
+        asked: dict[str, Any] = {
+            "queue = ?": which.queue,
+            "state = ?": None if which.state in _STATES else which.state and which.state.value,
+            "reason = ?": which.reason,
+            "flow = ?": which.flow,
+            _SAYS: which.text and readable(which.text),
+            "id IN (SELECT value FROM json_each(?))": None if which.ids is None else json.dumps(which.ids),
+            "finished_ms <= ?": None if which.older_ms is None else now - which.older_ms,
+            "created_ms >= ?": None if which.since_ms is None else now - which.since_ms,
+            "created_ms <= ?": None if which.until_ms is None else now - which.until_ms,
+            "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
+            "seq < ?": which.below,
+        }
+        found: list[Condition] = [(sql, (value,)) for sql, value in asked.items() if value is not None]
+        if which.state is not None and which.state in _STATES:
+            found.append((_STATES[which.state], ()))
+        return found + [MATCHING.condition(match) for match in which.matches]
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
         sql = _PREDECESSORS.format(texts="p.result, p.error" if which.texts else "NULL, NULL")

@@ -23,6 +23,21 @@ export interface Attempt {
   cause_code: string | null;
 }
 
+export interface BulkChanged {
+  count: number;
+  refused: number;
+  next: string | null;
+  searched_ms: number | null;
+}
+
+export interface BulkIn {
+  filter?: string | null;
+  ids?: string[] | null;
+  all?: boolean;
+  dry_run?: boolean;
+  after?: string | null;
+}
+
 export interface Changed {
   count: number;
   more: boolean;
@@ -225,6 +240,22 @@ export interface EndIn {
   share?: string | null;
   sequence?: string | null;
   expires_ms?: number | null;
+}
+
+export interface FailureGroup {
+  cause: string;
+  where: string | null;
+  count: number;
+  queues: string[];
+  newest: string;
+  last_ms: number | null;
+  filter: string;
+}
+
+export interface Failures {
+  groups: FailureGroup[];
+  count: number;
+  searched_ms: number | null;
 }
 
 export interface Fault {
@@ -506,6 +537,7 @@ export interface JobLink {
 export interface JobPage {
   jobs: JobRecord[];
   next: string | null;
+  searched_ms: number | null;
 }
 
 export interface JobRecord {
@@ -910,6 +942,8 @@ export interface Snapshot {
   components: unknown;
 }
 
+export type Sort = "newest" | "oldest" | "longest" | "priority";
+
 export type State = "cancelled" | "done" | "failed" | "queued" | "running";
 
 export interface StoreStatus {
@@ -928,6 +962,15 @@ export interface SupervisorInfo {
   started_ms: number | null;
   answers: boolean;
   stopping: string | null;
+}
+
+export interface Tally {
+  queued: number;
+  running: number;
+  done: number;
+  failed: number;
+  cancelled: number;
+  searched_ms: number | null;
 }
 
 export interface TallyStatus {
