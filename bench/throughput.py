@@ -24,7 +24,8 @@ def _peer() -> Generator[tuple[Callable[[], float] | None, str]]:
     if (packages := servers.missing()) is not None:
         yield None, f"pip install {packages}"
         return
-    from bench.postgres.peer import PgQueuer, Unavailable
+    from bench.environment import Unavailable
+    from bench.postgres.peer import PgQueuer
     from bench.postgres.server import serving
 
     with serving() as server:

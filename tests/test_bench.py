@@ -1,7 +1,10 @@
 """The rows of the benchmark: what counts as met, and what is said of a row that could not be measured."""
 
+from pathlib import Path
+
 import pytest
 from bench import __main__ as bench
+from bench import environment
 from bench.row import Row, measures
 
 
@@ -34,14 +37,13 @@ def test_a_row_without_a_goal_is_neither_met_nor_missed() -> None:
     assert row.as_json()["note"] == "two cores"
 
 
-def test_a_peer_that_cannot_be_installed_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("psycopg")
-    from bench.postgres import peer
-
+def test_a_system_that_cannot_be_installed_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refused(words: list[str], **options: object) -> object:
         return type("Made", (), {"returncode": int("pip" in words), "stderr": "WARNING: a\nERROR: no network\n"})
 
-    monkeypatch.setattr("bench.postgres.peer._HOME", peer.ROOT / ".venvs" / "nowhere")
+    monkeypatch.setattr("bench.environment.ROOT", tmp_path)
     monkeypatch.setattr("subprocess.run", refused)
-    with pytest.raises(peer.Unavailable, match="ERROR: no network"):
-        peer._environment()  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(environment.Unavailable, match="ERROR: no network"):
+        environment.python_of("nowhere", ["some==1.0"])
+    with pytest.raises(environment.Unavailable, match=r"needs Python 3\.99"):
+        environment.python_of("nowhere", ["some==1.0"], (3, 99))

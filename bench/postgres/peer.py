@@ -4,31 +4,26 @@ It is installed into an environment of its own, `.venvs/pgqueuer`, on first use.
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 
+from bench.environment import python_of
 from bench.postgres.server import Machine
-from bench.scene import PATIENCE, ROOT, ended
+from bench.scene import PATIENCE, ended
 
 PACKAGES = ("pgqueuer==1.6.0", "asyncpg==0.32.0")
 PROCESSES = 2
 DATABASE = "pgqueuer"
-_HOME = ROOT / ".venvs" / "pgqueuer"
 _PROGRAM = Path(__file__).with_name("peer_process.py")
 _DONE = "SELECT count(*) FILTER (WHERE status = 'successful'), extract(epoch FROM max(created)) FROM pgqueuer_log"
-
-
-class Unavailable(Exception):
-    """PgQueuer could not be installed."""
 
 
 class PgQueuer:
     """An installation on the server."""
 
     def __init__(self, server: Machine) -> None:
-        self._server, self._python = server, str(_environment())
+        self._server, self._python = server, str(python_of("pgqueuer", PACKAGES))
         server.rows(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
         server.rows(f"CREATE DATABASE {DATABASE}")
         self._url = server.url(DATABASE)
@@ -72,20 +67,3 @@ class PgQueuer:
         if worker.stdout.readline() != b"ready\n":
             raise RuntimeError("a process of PgQueuer did not start")
         return worker
-
-
-def _environment() -> Path:
-    """Returns the interpreter of the environment, which is made on first use. Raises Unavailable."""
-    python, stamp = _HOME / "bin" / "python", _HOME / "packages"
-    wanted = "\n".join(PACKAGES)
-    if stamp.exists() and stamp.read_text() == wanted:
-        return python
-    print(f"installing {' '.join(PACKAGES)} into {_HOME.relative_to(ROOT)}", flush=True)
-    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
-    for words in ((sys.executable, "-m", "venv", "--clear", _HOME), install):
-        made = subprocess.run(list(map(str, words)), stderr=subprocess.PIPE, text=True)
-        if made.returncode != 0:
-            lines = made.stderr.strip().splitlines() or ["no message"]
-            raise Unavailable(f"cannot install {PACKAGES[0]}: {lines[-1]}")
-    stamp.write_text(wanted)
-    return python

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from bench.environment import Unavailable
 from bench.hosting import CrewSpec
-from bench.postgres.peer import PgQueuer, Unavailable
+from bench.postgres.peer import PgQueuer
 from bench.postgres.server import Machine, machine, schema_of
 from bench.postgres.turns import SIZE, Turns
 from bench.row import Row, measures, p50
