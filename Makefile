@@ -12,7 +12,7 @@ APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run adreel example test test-full test-servers test-all check format lint types imports bench simulate chaos docs site site-serve dashboard clean help
+.PHONY: run adreel example test test-full test-servers test-all check format lint types imports bench bench-peers simulate chaos docs site site-serve dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -81,6 +81,9 @@ imports: $(STAMP)
 
 bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE=postgres; ONLY=Adreel: only rows with this in their name)
 	@$(BIN)/python -m bench --store $(or $(STORE),sqlite) $(if $(ONLY),"$(ONLY)")
+
+bench-peers: $(STAMP)  ## measure Chargehand beside other systems, each in an environment of its own (PART=1, PEERS="rq celery")
+	@$(BIN)/python -m bench.peers $(if $(PART),--part) $(PEERS)
 
 simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)

@@ -2,8 +2,8 @@
 
 A program has three functions. `setup()` prepares an empty server. `work(mode)` runs workers until it is killed.
 `connect()` returns three functions for a client. The first enqueues jobs of a kind with these tags, one by one or in
-bulk; the others return how many jobs have not ended, and how many have failed for good. The client answers requests, one
-line of JSON each.
+bulk; the others return how many jobs have not ended, and how many have failed for good. The client answers requests,
+one line of JSON each.
 """
 
 import json
