@@ -35,9 +35,7 @@ def show(results: dict[str, Any]) -> None:
         ratio = _ratio(system["jobs_per_second"], base["jobs_per_second"])
         cells = " ".join(f"{_cell(system[key], key, results['limit_s']):>11}" for _, key in COLUMNS)
         print(f"{system['name']:24} {ratio:>9} {cells}")
-    print(
-        f"\n× jobs/s: compared with {base['name']}. child, tree: seconds until a job whose process was killed runs again."
-    )
+    print(f"\n× jobs/s: beside {base['name']}. child, tree: seconds until a killed job runs again.")
     for system in systems:
         print(
             f"{system['name']} {system['version']}: {system['settings']}"
