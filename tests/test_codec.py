@@ -355,7 +355,7 @@ def test_what_an_earlier_version_stored_beyond_the_limits_can_be_read() -> None:
 # spec: WK-1
 @pytest.mark.parametrize("value", [b"x", bytearray(b"x"), {1, 2}, frozenset({1}), {"a": b"x"}])
 def test_what_would_come_back_as_something_else_is_refused(value: object) -> None:
-    with pytest.raises(PayloadError, match="is not JSON"):
+    with pytest.raises(PayloadError, match=r"is of the type .*: pass"):
         encode_typed(value, None, "x")
 
 

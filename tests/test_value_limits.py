@@ -52,7 +52,7 @@ WORDS = {
     "very deep": "is nested more than 100 levels deep",
     "long": "has a number of more than 640 digits",
     "very long": "has a number of more than 640 digits",
-    "infinite": "cannot be written as JSON: Out of range float values",
+    "infinite": "is inf: pass None for a number that is not finite",
 }
 TEXTS = {
     "deep": "[" * 101 + "]" * 101,

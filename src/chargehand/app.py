@@ -9,14 +9,15 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
 from chargehand import handler, log
-from chargehand.crew import Crew, JobOptions, Within
-from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.crew import Crew, JobOptions, Ref, Within
+from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
 from chargehand.flow import Flow, new_flow, shown
+from chargehand.handler import type_name
 from chargehand.host.brief import Brief, brief_of
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
@@ -60,16 +61,16 @@ from chargehand.settings.plan import (
 )
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
+from chargehand.settings.spelling import nearest, unknown_option
 from chargehand.settings.staffing import Declared
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
-from chargehand.system import extras, forks
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
+from chargehand.system import callers, extras, forks
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
+Application = TypeVar("Application")
+Filter = TypeVar("Filter", JobFilter, CrashFilter, FlowFilter, OperationFilter)
 _NONE: Any = None
 """The payload of a call that gives none; a crew that takes a payload rejects it."""
 
@@ -106,6 +107,47 @@ class CrewOptions(TypedDict, total=False):
     backoff: float | Sequence[float]
 
 
+def _check_ids(method: str, *ids: Any) -> None:
+    """Raises PayloadError unless all of these are ids of jobs."""
+    for each in ids:
+        if isinstance(each, Ref):
+            raise PayloadError(f"hand.{method} takes the id of a job, not {each!r}: pass ref.id")
+        if isinstance(each, list | tuple):
+            raise PayloadError(f"hand.{method} takes ids one by one, not in a list: hand.{method}(*ids)")
+        if not isinstance(each, str):
+            raise PayloadError(f"hand.{method} takes the id of a job, a string, not {each!r}")
+
+
+def _scope(given: Any) -> Any:
+    """Returns the scope of an order. Raises ConfigurationError unless it is the name of a crew or worker, or None."""
+    if isinstance(given, Crew):
+        raise ConfigurationError(
+            f"the scope is a crew object; must be its name: {cast('Crew[Any, Any]', given).name!r}"
+        )
+    if given is not None and not isinstance(given, str):
+        raise ConfigurationError(
+            f"the scope is {given!r}; must be the name of a crew, 'worker:crew:0', or None for all"
+        )
+    return given
+
+
+def _checked(kind: type[Filter], which: Any) -> Filter:
+    """Returns the filter; one without conditions if none is given. Raises PayloadError if it is something else."""
+    if which is None:
+        return kind()
+    if not isinstance(which, kind):
+        raise PayloadError(f"the filter is {which!r}; must be a {kind.__name__}, such as {_EXAMPLES[kind]}")
+    return which
+
+
+_EXAMPLES: dict[type[Any], str] = {
+    JobFilter: "JobFilter(queue='tag', state=State.FAILED)",
+    CrashFilter: "CrashFilter(component='worker:tag:0')",
+    FlowFilter: "FlowFilter(text='import')",
+    OperationFilter: "OperationFilter(verb='pause')",
+}
+
+
 class Chargehand:
     """One store and the crews that work on it. An application creates one object at import."""
 
@@ -129,15 +171,20 @@ class Chargehand:
         `folder` contains `chargehand.toml`, `.env` and the default store; by default it is the folder of the calling
         module. The two files in the current folder take precedence over those.
         """
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         if folder is None:
-            module = sys._getframe(1).f_globals.get("__file__")  # pyright: ignore[reportPrivateUsage]
+            module = caller.f_globals.get("__file__")
             folder = Path(module).parent if module else Path.cwd()
-        given = {"url": None if url is None else os.fspath(url), "node": node, "history": history}
+        given = {"url": url, "node": node, "history": history, "log_level": log_level}
         given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
         given |= {"jobs": jobs, "discovery": discovery}
-        self.settings: Settings = read_settings(Path(folder).resolve(), {**given, "log_level": log_level})
-        """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
-        self.location = locate(self.settings.url, self.settings.node)
+        try:
+            self.settings: Settings = read_settings(Path(folder).resolve(), given)
+            """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
+            self.location = locate(self.settings.url, self.settings.node)
+        except ConfigurationError as error:
+            callers.note(error, caller)
+            raise
         """Where the store is; `str` gives its address."""
         self.url = self.location.url
         self.node_name, self.log_level = self.settings.node, self.settings.log_level
@@ -164,17 +211,20 @@ class Chargehand:
     ) -> Crew[Payload, Any]: ...
     @overload
     def crew(self, name: str, handler: str, **options: Unpack[CrewOptions]) -> Crew[Any, Any]: ...
+    @callers.located
     def crew(
         self, name: str, handler: str, *, takes: Any = None, gives: Any = None, **options: Unpack[CrewOptions]
     ) -> Crew[Any, Any]:
         """Declares a crew. The handler is named as 'module:Class' and imported only in the workers."""
+        given: Any = name
+        if not isinstance(given, str):
+            raise ConfigurationError(f"crew name is {given!r}; must be a string: hand.crew('tag', 'handlers:Tag')")
         if name in self._crews:
             raise ConfigurationError(f"there are two crews called {name!r}")
         rest: dict[str, Any] = dict(options)
         unknown = set(rest) - set(CrewOptions.__annotations__)
         if unknown:
-            known = ", ".join(sorted(CrewOptions.__annotations__))
-            raise ConfigurationError(f"crew {name!r}: unknown option {', '.join(sorted(unknown))}; there are: {known}")
+            raise ConfigurationError(f"crew {name!r}: {unknown_option(unknown, CrewOptions.__annotations__)}")
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
             rest["timeout_ms"] = None if timeout is None else duration(f"crew {name!r}", "timeout", timeout)
@@ -189,11 +239,13 @@ class Chargehand:
             check_type(name, word, kind)
         rest.setdefault("queue", name)
         rest["threads"] = staffing.threads(self.settings, name, rest.get("threads"))
+        rest["takes"], rest["gives"] = type_name(takes), type_name(gives)
         self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
         crew = Crew[Any, Any](self.internal, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         return crew
 
+    @callers.located
     def recurring(
         self,
         name: str,
@@ -234,7 +286,7 @@ class Chargehand:
         """Returns the crew of that name. Raises UnknownCrew."""
         if name not in self._crews:
             known = ", ".join(sorted(self._crews)) or "none"
-            raise UnknownCrew(f"there is no crew {name!r}; there are: {known}")
+            raise UnknownCrew(f"there is no crew {name!r}; there are: {known}{nearest(str(name), self._crews)}")
         return self._crews[name]
 
     # the store
@@ -260,14 +312,16 @@ class Chargehand:
 
     def job(self, job_id: str) -> JobRecord:
         """Returns one job. Raises JobNotFound if it never existed or was pruned."""
+        _check_ids("job", job_id)
         return restored(self.internal.job(job_id))
 
-    def jobs(self, which: JobFilter) -> list[JobRecord]:
+    def jobs(self, which: JobFilter | None = None) -> list[JobRecord]:
         """Returns a page of jobs, newest first."""
-        return [restored(job) for job in self.internal.jobs(which)]
+        return [restored(job) for job in self.internal.jobs(_checked(JobFilter, which))]
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """Returns every attempt of a job, oldest first."""
+        _check_ids("attempts", job_id)
         return self.internal.attempts(job_id)
 
     def counts(self) -> list[Counts]:
@@ -276,10 +330,12 @@ class Chargehand:
 
     def cancel(self, *ids: str) -> list[Answer]:
         """Cancels jobs: queued ones at once; running ones are asked to stop, and their workers replaced if needed."""
+        _check_ids("cancel", *ids)
         return self.internal.cancel(*ids)
 
     def retry(self, *ids: str) -> list[Answer]:
         """Queues failed or cancelled jobs again, with cleared counters. Raises Conflict if a unique key is taken."""
+        _check_ids("retry", *ids)
         return self.internal.retry(*ids)
 
     def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
@@ -295,6 +351,7 @@ class Chargehand:
 
     def delete(self, *ids: str) -> list[Answer]:
         """Deletes finished jobs with their attempts. A job that is queued or running stays, and the answer says so."""
+        _check_ids("delete", *ids)
         return self.internal.delete(*ids)
 
     def clear(self, which: JobFilter, most: int = AT_MOST) -> tuple[int, bool]:
@@ -303,7 +360,7 @@ class Chargehand:
         Without a state in the filter, all that are done, failed or cancelled. The store's write lock is released after
         at most 500 jobs or 8 MiB.
         """
-        return self.internal.clear(which, most)
+        return self.internal.clear(_checked(JobFilter, which), most)
 
     # flows
 
@@ -330,7 +387,7 @@ class Chargehand:
 
     def flows(self, which: FlowFilter | None = None) -> list[FlowRecord]:
         """Returns a page of flows, newest first."""
-        return [shown(record) for record in self.internal.flows(which or FlowFilter())]
+        return [shown(record) for record in self.internal.flows(_checked(FlowFilter, which))]
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Returns which worker holds which job, oldest claim first."""
@@ -352,11 +409,11 @@ class Chargehand:
 
     def start(self, scope: str | None = None) -> list[Answer]:
         """Starts stopped workers: all, those of a crew, or one (`worker:crew:0`). Returns the effect on each."""
-        return self.internal.start(scope)
+        return self.internal.start(_scope(scope))
 
     def stop(self, scope: str | None = None) -> list[Answer]:
         """Stops workers within the grace period. They stay stopped until `start`, or until the node restarts."""
-        return self.internal.stop(scope)
+        return self.internal.stop(_scope(scope))
 
     def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
         """Stops workers after their current jobs, without a time limit.
@@ -364,19 +421,19 @@ class Chargehand:
         A node (`node/*`, or all without a scope) that has nothing more to do is `drained` in its status; with `end` it
         ends then, and its host starts no other.
         """
-        return self.internal.drain(scope, end=end)
+        return self.internal.drain(_scope(scope), end=end)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         """Replaces workers within the grace period, including those that were given up. Counts as no crash."""
-        return self.internal.restart(scope)
+        return self.internal.restart(_scope(scope))
 
     def reset(self, scope: str | None = None) -> list[Answer]:
         """Clears crash histories, and starts workers that were given up, wait for a restart, or are stopped."""
-        return self.internal.reset(scope)
+        return self.internal.reset(_scope(scope))
 
     def scale(self, crew: str, count: int) -> list[Answer]:
         """Changes the number of workers of a crew, until the configured number changes."""
-        return self.internal.scale(crew, count)
+        return self.internal.scale(_scope(crew), count)
 
     def pause(
         self,
@@ -390,11 +447,11 @@ class Chargehand:
 
         The pause is kept in the store: it works without a node and survives restarts.
         """
-        return self.internal.pause(scope, reason=reason, seconds=seconds, who=who)
+        return self.internal.pause(_scope(scope), reason=reason, seconds=seconds, who=who)
 
     def resume(self, scope: str | None = None) -> list[Answer]:
         """Clears a pause. Workers that were given up stay given up; the answers name them."""
-        return self.internal.resume(scope)
+        return self.internal.resume(_scope(scope))
 
     def pauses(self) -> list[Pause]:
         """Returns the pauses in effect: by whom, why and until when."""
@@ -405,7 +462,7 @@ class Chargehand:
 
         Raises UnknownCrew if there is no such crew, ConfigurationError if the crew does not discover.
         """
-        self.internal.wake(crew, self._crews)
+        self.internal.wake(_scope(crew), self._crews)
 
     def stack(self, worker: str) -> WorkerStacks:
         """Returns what a worker (`worker:crew:0` or `crew:0`) is doing now: the Python stacks of its threads.
@@ -453,7 +510,7 @@ class Chargehand:
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         """Returns crash reports, newest first."""
-        return self.internal.crashes(which)
+        return self.internal.crashes(_checked(CrashFilter, which))
 
     def crash(self, crash_id: str) -> CrashRecord:
         """Returns one crash report. Raises CrashNotFound."""
@@ -489,14 +546,18 @@ class Chargehand:
 
     def operations(self, which: OperationFilter | None = None) -> list[Operation]:
         """Returns entries of the operator log, newest first."""
-        return self.internal.keys.operations(which)
+        return self.internal.keys.operations(_checked(OperationFilter, which))
 
     # hosting
 
+    @callers.located
     def attach(
-        self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False, announce: bool = True
-    ) -> None:
-        """Adds Chargehand to a FastAPI application: its routes under the prefix, and its node for as long as it runs.
+        self, app: Application, prefix: str = "/chargehand", *, probes: bool = False, announce: bool = True
+    ) -> Application:
+        """Adds Chargehand to an ASGI application: its routes under the prefix, and its node for as long as it runs.
+
+        Returns the application to be served. FastAPI and Starlette applications are changed and returned; any other is
+        wrapped: serve what this returns, `app = hand.attach(app)`.
 
         `probes` adds /healthz, /readyz and /workers/ready at the root. Routes of the application take precedence.
         Without `announce` the address of the dashboard is not printed at the start: the application does it.
@@ -504,8 +565,9 @@ class Chargehand:
         with extras.required("web", "hand.attach"):
             from chargehand.web.attach import attach  # only a server needs the web package
 
-        attach(self, app, prefix, probes=probes, announce=announce)
+        return attach(self, app, prefix, probes=probes, announce=announce)
 
+    @callers.located
     def requires(self, scope: Literal["read", "enqueue", "control"]) -> Callable[..., Any]:
         """Returns a FastAPI dependency that lets only callers with this scope use a route of the application.
 

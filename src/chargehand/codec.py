@@ -9,6 +9,7 @@ Workers load this module, so it imports msgspec only when a value needs it.
 
 import json
 import re
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, cast
 
@@ -239,9 +240,63 @@ def _encode(value: Any, what: str, around: int = 0) -> str:
     except (TypeError, ValueError) as error:
         if _has_long_integer(value):
             raise _too_long(what) from None
-        raise PayloadError(f"{what} cannot be written as JSON: {error}") from error
+        raise PayloadError(f"{what} cannot be written as JSON: {_why_not_json(value, '', 0) or error}") from error
     check_limits(text, what, around)
     return text
+
+
+_INSTEAD: dict[type[Any], str] = {
+    bytes: "pass text, for example base64, or store a file and pass its path",
+    bytearray: "pass text, for example base64, or store a file and pass its path",
+    memoryview: "pass text, for example base64, or store a file and pass its path",
+    set: "pass a list",
+    frozenset: "pass a list",
+    float: "pass None for a number that is not finite",
+}
+
+
+def _why_not_json(value: Any, where: str, depth: int) -> str | None:
+    """Returns which part of a value is not JSON, and what to pass instead; None if every part is, or is too deep."""
+    if depth > DEPTH_LIMIT:
+        return None
+    if isinstance(value, dict):
+        inner = [(f"{where}[{key!r}]", part) for key, part in cast("dict[Any, Any]", value).items()]
+        wrong = next((key for key in cast("dict[Any, Any]", value) if type(key) not in _KEYS), None)
+        if wrong is not None:
+            return f"{where or 'it'} has the key {wrong!r:.100}: keys must be strings"
+    elif isinstance(value, list | tuple):
+        inner = [(f"{where}[{at}]", part) for at, part in enumerate(cast("list[Any]", value))]
+    elif names := _fields(value):
+        inner = [(f"{where}.{name}", getattr(value, name, None)) for name in names]
+    else:
+        return _why_not_part(value, where)
+    return next((why for at, part in inner if (why := _why_not_json(part, at, depth + 1))), None)
+
+
+def _fields(value: Any) -> Iterable[str]:
+    """Returns the names of the fields of a dataclass or struct; none for other values."""
+    kind = cast("Any", type(value))
+    return getattr(kind, "__dataclass_fields__", None) or getattr(kind, "__struct_fields__", ())
+
+
+_KEYS: tuple[Any, ...] = (str, int, float, bool, type(None))
+
+
+def _why_not_part(value: Any, where: str) -> str | None:
+    """Returns why a value that contains no others is not JSON, and what to pass instead; None if it is."""
+    try:
+        _encoder.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        kind: Any = cast("Any", type(value))
+        if hasattr(value, "__fspath__"):
+            instead = "pass str(path)"
+        elif isinstance(value, type) or callable(value):
+            instead = "pass data, not code: workers run in other processes"
+        else:
+            instead = _INSTEAD.get(kind, "pass plain data, a dataclass, a msgspec struct or a pydantic model")
+        shown = repr(value) if kind is float else f"of the type {kind.__name__}"
+        return f"{where.lstrip('.') or 'it'} is {shown}: {instead}"
+    return None
 
 
 def _refuse_constant(name: str) -> Any:

@@ -2,22 +2,32 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import _GeneratorContextManager  # pyright: ignore[reportPrivateUsage]
 from datetime import datetime
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from chargehand import codec
-from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, ResultTimeout, summary
+from chargehand.errors import (
+    ChargehandError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    PayloadError,
+    ResultTimeout,
+    summary,
+)
 from chargehand.flow import Flow
 from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
-from chargehand.host.waiting import as_seconds, until_ended
+from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, new_job, several, with_payload
 from chargehand.store import Transaction
 from chargehand.stores.location import Location
-from chargehand.system import extras
+from chargehand.system import callers, extras
 
 if TYPE_CHECKING:
     from psycopg import Connection as PsycopgConnection
@@ -105,7 +115,11 @@ class Ref(Generic[Result]):
         return self._operations.retry(self.id)[0].text
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Waits for the result. Raises JobFailed, JobCancelled, or ResultTimeout after `timeout` seconds."""
+        """Waits for the result. Raises JobFailed, JobCancelled, or ResultTimeout after `timeout` seconds.
+
+        In an event loop use `await ref.result()`: a RuntimeWarning says so.
+        """
+        warn_in_loop("ref.wait()", "await ref.result()")
         return outcome(wait_for_end(self._operations, self.id, timeout), self._gives)
 
     async def result(self, timeout: float | None = None) -> Result:
@@ -179,6 +193,10 @@ def outcome(job: JobRecord, gives: Any) -> Any:
             raise JobFailed(job.id, job.reason or "failed", job.error)
 
 
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
 class Crew(Generic[Payload, Result]):
     """A named group of identical workers, for callers that enqueue jobs for it."""
 
@@ -206,6 +224,7 @@ class Crew(Generic[Payload, Result]):
                     "its own store"
                 )
 
+    @callers.located
     def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits.
 
@@ -224,6 +243,7 @@ class Crew(Generic[Payload, Result]):
             (ref,) = await asyncio.to_thread(self._enqueue, [job], None, flow)
         return ref
 
+    @callers.located
     def enqueue_many(
         self, payloads: Iterable[Payload], *, within: Within = None, **options: Unpack[JobOptions]
     ) -> list[Ref[Result]]:
@@ -235,6 +255,12 @@ class Crew(Generic[Payload, Result]):
     def new_jobs(self, payloads: Iterable[Payload], **options: Unpack[JobOptions]) -> list[NewJob]:
         """Returns checked jobs for this crew, with the same options, without enqueueing them. Raises PayloadError."""
         self._check_own(options)
+        given: Any = payloads
+        if isinstance(given, str | bytes | dict) or not hasattr(given, "__iter__"):
+            raise PayloadError(
+                f"the payloads for crew {self.name!r} are one {_kind(given)}; must be several, such as a list: "
+                "enqueue takes one"
+            )
         many = list(payloads)
         model = new_job(self.plan, "null", **options)
         what = f"the payload for crew {self.name!r}"
@@ -243,6 +269,10 @@ class Crew(Generic[Payload, Result]):
 
     def _enqueue(self, jobs: Sequence[NewJob], within: Within, flow: "Flow | str | None") -> list[Ref[Result]]:
         operations = self._operations
+        if isinstance(within, MethodType | _GeneratorContextManager):
+            raise ChargehandError(
+                "within= is a transaction that has not begun: write `with hand.transaction() as tx:`, and within=tx"
+            )
         if isinstance(flow, Flow) and flow.collects:
             refs = [Ref[Result](operations, job.id, self.gives) for job in jobs]
             flow.collect(jobs, refs, within)

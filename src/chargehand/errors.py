@@ -25,6 +25,8 @@ class ChargehandError(Exception):
     exit_code = EXIT_ERROR
     code: str = "refused"
     """Identifies the error for programs and in the documentation."""
+    has_place = False
+    """Whether the message names the file to change, which is not one of the application's modules."""
 
 
 class ConfigurationError(ChargehandError):

@@ -19,7 +19,7 @@ from chargehand.errors import (
 )
 from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
-from chargehand.host.waiting import as_seconds, until_ended
+from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
 from chargehand.ids import new_id
 from chargehand.model.flows import FlowCounts, FlowEnd, FlowRecord, NewFlow, check_flow
 from chargehand.model.job import PREDECESSOR, JobRecord, NewJob, State, restored
@@ -161,8 +161,9 @@ class Flow:
         """Waits until the flow has ended, and returns it.
 
         Raises FlowFailed if one of its jobs has failed; FlowCancelled, which is a FlowFailed, if none has, but the flow
-        or a job was cancelled; ResultTimeout after `timeout` seconds.
+        or a job was cancelled; ResultTimeout after `timeout` seconds. In an event loop use `await flow.result()`.
         """
+        warn_in_loop("flow.wait()", "await flow.result()")
         limit = as_seconds(timeout)
         return self._outcome(
             until_ended(

@@ -22,6 +22,47 @@ Taken = TypeVar("Taken")
 Given = TypeVar("Given")
 
 
+def type_name(kind: Any) -> str | None:
+    """Returns the name of a type without its module, such as `list[Song(path, seconds)]`, with the fields of a class
+    that has some; None for any type, and for unions and such.
+
+    Processes compare types by it: each may import the module under another name, and JSON has no types.
+    """
+    origin = get_origin(kind) or kind
+    if not isinstance(origin, type) or origin is object or origin.__module__ in ("typing", "types"):
+        return None
+    inner = [type_name(part) for part in get_args(kind)]
+    if inner and None not in inner:
+        return f"{origin.__qualname__}[{', '.join(map(str, inner))}]"
+    fields = next((found for name in _FIELDS if (found := getattr(origin, name, None)) is not None), None)
+    return origin.__qualname__ if fields is None else f"{origin.__qualname__}({', '.join(sorted(fields))})"
+
+
+_FIELDS = ("__dataclass_fields__", "__struct_fields__", "model_fields")
+"""Where dataclasses, msgspec's structs and pydantic's models have their fields."""
+
+
+def type_faults(kind: "type[Handler[Any, Any]]", takes: str | None, gives: str | None) -> list[str]:
+    """Returns how the types of a handler differ from those of its crew, given by their names; None is any type."""
+    named = zip(("takes", "gives"), (takes, gives), map(type_name, kind.types()), strict=True)
+    return [
+        f"the crew {word} {crew}, but the handler {word} {own}"
+        for word, crew, own in named
+        if crew is not None and own is not None and not _may_be_same(crew, own)
+    ]
+
+
+def _may_be_same(one: str, other: str) -> bool:
+    """Returns whether two types may have the same JSON: their names are equal, or their fields are, or one of them is
+    a bare list or dict, which says nothing of what is inside."""
+    first, second = one.partition("["), other.partition("[")
+    if first[1] and second[1]:
+        return one == other or (first[0] == second[0] and _may_be_same(first[2][:-1], second[2][:-1]))
+    (name, _, fields), (name_there, _, fields_there) = first[0].partition("("), second[0].partition("(")
+    is_object = "dict" in (name, name_there) and bool(fields or fields_there)
+    return name == name_there or is_object or bool(fields and fields == fields_there)
+
+
 class ResultPages(Protocol):
     """Reads the ends of predecessors in pages. Each is a dict with `id`, `nr`, `seq`, `state`, `reason`, `result` as
     plain data, and `error`; an empty page is the last."""

@@ -102,7 +102,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (
         ["jobs", "enqueue", "do", "1", "--delay", "-5", "--app", "scripted_app:hand"],
         2,
-        "delay is -5000 ms; must be 0",
+        "delay is -5 s; must be 0",
     ),
     (["jobs", "enqueue", "do", "1", "--priority", "99999999", "--app", "scripted_app:hand"], 2, "priority is 99999999"),
     (["jobs", "enqueue", "do", "1", "--key", "k" * 300, "--app", "scripted_app:hand"], 2, "key has 300 characters"),

@@ -286,12 +286,12 @@ def test_every_job_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"delay": -1}, "delay is -1000 ms; must be 0"),
+        ({"delay": -1}, "delay is -1 s; must be 0"),
         ({"delay": float("nan")}, "delay"),
         ({"delay": "1"}, "delay is '1'; must be a number"),
         ({"delay": 1e20}, "delay"),
         ({"timeout": 0}, "timeout is 0"),
-        ({"timeout": -1}, "timeout is -1000"),
+        ({"timeout": -1}, "timeout is -1 s; must be more than 0"),
         ({"timeout": 0.0001}, "timeout is 0"),
         ({"timeout": True}, "timeout is True"),
         ({"priority": 1.5}, "priority is 1.5; must be a whole number"),

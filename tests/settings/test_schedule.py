@@ -111,8 +111,8 @@ def test_an_interval_is_one() -> None:  # spec: WK-11
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (Schedule(), "either cron or every"),
-        (Schedule(cron="* * * * *", every_ms=5000), "either cron or every"),
+        (Schedule(), "neither cron nor every"),
+        (Schedule(cron="* * * * *", every_ms=5000), "both cron and every"),
         (Schedule(every_ms=999), "1 s or more"),
         (Schedule(every_ms=5000, zone="Europe/Berlin"), "time zone"),
         (Schedule(cron=5), "cron is 5; must be a string"),  # pyright: ignore[reportArgumentType]

@@ -24,6 +24,7 @@ def check(
     Exit status 2 if something is wrong.
     """
     hand = find.application(app)
+    hand.check_settings()
     crews = [hand.find_crew(name) for name in crew] if crew else list(hand.crews.values())
     if not crews:
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")

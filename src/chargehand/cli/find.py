@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -14,8 +13,10 @@ import typer
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.service import Service
+from chargehand.settings.spelling import as_module, is_module
 from chargehand.stores.location import locate
 from chargehand.stores.refusal import refusals
+from chargehand.system import callers
 
 if TYPE_CHECKING:
     from chargehand.cli.remote import Remote
@@ -49,15 +50,14 @@ def application(name: str) -> Chargehand:
     module, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise ConfigurationError(f"application {name!r} is not of the form module:object, such as jobs:hand")
+    if not is_module(module) or module.endswith(".py"):
+        meant = f"; did you mean {found}?" if (found := as_module(name)) else ", such as jobs:hand"
+        raise ConfigurationError(f"application {name!r} is not of the form module:object{meant}")
     try:
         found = import_module(module)
     except (Exception, SystemExit) as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        at = "" if where.filename.startswith("<frozen") else f" ({where.filename}, line {where.lineno})"
         raise ConfigurationError(
-            f"application {name!r} cannot be imported from {os.getcwd()}: {type(error).__name__}: {error}{at}"
+            f"application {name!r} cannot be imported from {os.getcwd()}: {callers.told(error)}{_instead(error)}"
         ) from error
     hands = {f"{module}:{key}": value for key, value in vars(found).items() if isinstance(value, Chargehand)}
     choice = f"; its Chargehand objects: {', '.join(hands) or 'none'}"
@@ -72,6 +72,13 @@ def application(name: str) -> Chargehand:
     if not isinstance(found, Chargehand):
         raise ConfigurationError(f"{name!r} is of type {type(found).__name__}, not a Chargehand object{choice}")
     return found
+
+
+def _instead(error: BaseException) -> str:
+    """Returns what to do if the import reached code that belongs under a main guard."""
+    if not isinstance(error, SystemExit):
+        return ""
+    return "; put what runs the program under `if __name__ == '__main__':`"
 
 
 _opened: list[Callable[[], None]] = []

@@ -134,7 +134,7 @@ def _discovered(crew: Crew[Any, Any], here: Foreground, key: str) -> NewJob:
 def _set_up(plan: CrewPlan) -> Foreground:
     here: Foreground | None = None
     try:
-        here = Foreground(perform.load(plan.handler, plan.batch, plan.concurrency)())
+        here = Foreground(perform.make(plan.handler, perform.load(plan.handler, plan.batch, plan.concurrency)))
         here.handler.threads = plan.threads
         here.set_up()
     except errors.ChargehandError:

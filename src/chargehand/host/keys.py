@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chargehand import clock
 from chargehand.errors import ConfigurationError, StoreError
@@ -59,6 +59,10 @@ class Keys:
         """Creates a key. Returns its secret, which is not stored, and what the store keeps of it."""
         if not 1 <= len(name) <= NAME_LIMIT or not name.isprintable():
             raise ConfigurationError(f"key {name!r}: allowed are 1 to {NAME_LIMIT} printable characters")
+        given: Any = scopes
+        unknown = [given] if isinstance(given, str) else [each for each in given if each not in tuple(Scope)]
+        if unknown:
+            raise ConfigurationError(f"key {name!r}: the scopes are {given!r}; must be a list of: {', '.join(Scope)}")
         if not scopes:
             raise ConfigurationError(f"key {name!r}: at least one scope is required: {', '.join(Scope)}")
         lifetime = None if seconds is None else milliseconds("the lifetime of the key", seconds)

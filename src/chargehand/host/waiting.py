@@ -1,5 +1,7 @@
 """How a caller waits until a job or a flow has ended."""
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +15,13 @@ Ended = TypeVar("Ended")
 def as_seconds(timeout: float | None) -> float | None:
     """Returns the timeout of a caller that waits. Raises PayloadError if it is not a number of seconds."""
     return None if timeout is None else milliseconds("timeout", timeout) / 1000
+
+
+def warn_in_loop(what: str, instead: str) -> None:
+    """Warns the caller's caller if it runs in an event loop, which `what` would block."""
+    loops = sys.modules.get("asyncio")  # without it there is no loop
+    if loops is not None and loops._get_running_loop() is not None:
+        warnings.warn(f"{what} blocks the event loop: use `{instead}`", RuntimeWarning, stacklevel=3)
 
 
 def until_ended(

@@ -389,6 +389,8 @@ class Supervisor:
             "store": plan.store if crew.transactional else None,
             "files": plan.files,
             "files_limit": plan.files_limit,
+            "takes": crew.takes,
+            "gives": crew.gives,
             "retry_on": crew.retry_on,
             "give_up_on": crew.give_up_on,
             "synchronous": plan.synchronous,

@@ -129,7 +129,7 @@ def _of_policies() -> list[Setting]:
 
 
 SETTINGS = [
-    Setting(("url",), reading.text, "a path, sqlite:///path/to/file.db or postgresql://user@host/database"),
+    Setting(("url",), reading.address, "a path, sqlite:///path/to/file.db or postgresql://user@host/database"),
     Setting(("node",), reading.name, "a name of 1 to 200 printable characters without blanks", ("NODE_NAME",)),
     Setting(("embed_workers",), reading.boolean, "1, true, yes, 0, false or no", ("EMBED_WORKERS",)),
     Setting(("worker_processes",), *CREW_SETTINGS["workers"], ("WORKER_PROCESSES",)),

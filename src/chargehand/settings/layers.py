@@ -30,6 +30,7 @@ from chargehand.settings.known import (
     Settings,
     crew_key,
 )
+from chargehand.settings.spelling import nearest
 
 CONFIG = "CHARGEHAND_CONFIG"
 _CREW = re.compile(rf"{PREFIX}CREW_(.+)_(WORKERS|THREADS)")
@@ -55,11 +56,15 @@ def read(folder: Path, given: Mapping[str, Any], environment: Mapping[str, str] 
     named = _named_toml(dotenvs, environment)
     tomls = [named] if named else _files("chargehand.toml", folders)
     found = _from_code(given)
-    for file in tomls:
-        found |= _from_toml(file, f" (named by {CONFIG})" if named else "")
-    for file, lines in dotenvs.items():
-        found |= _from_dotenv(file, lines)
-    found |= _from_environment(environment)
+    try:
+        for file in tomls:
+            found |= _from_toml(file, f" (named by {CONFIG})" if named else "")
+        for file, lines in dotenvs.items():
+            found |= _from_dotenv(file, lines)
+        found |= _from_environment(environment)
+    except ConfigurationError as error:
+        error.has_place = True
+        raise
     return _build(folder, found, [*tomls, *dotenvs])
 
 
@@ -95,10 +100,15 @@ def _from_code(given: Mapping[str, Any]) -> Layer:
     for name, value in given.items():
         if value is None:
             continue
-        if name not in POLICIES:
+        policy = POLICIES.get(name)
+        if policy is not None and not isinstance(value, policy):
+            raise ConfigurationError(
+                f"{name} is {reading.shown(value)} (given in code); must be a chargehand.{policy.__name__}(…)"
+            )
+        if policy is None:
             found[(name,)] = _checked(BY_PATH[(name,)], name, value, "given in code")
             continue
-        for field in msgspec.structs.fields(POLICIES[name]):
+        for field in msgspec.structs.fields(policy):
             part = getattr(value, field.name)
             if part != field.default:
                 path = (name, field.name)
@@ -131,10 +141,29 @@ def _from_toml(file: Path, named: str) -> Layer:
     found: Layer = {}
     for key, value in tables.items():
         is_table = key == "crews" or key in POLICIES
-        for path, part in _flat(file, key, value) if is_table else [((key,), value)]:
-            _check_known(file, path)
-            found[path] = _checked(_setting(path), ".".join(path), part, f"in {file}")
+        for written, part in _flat(file, key, value) if is_table else [((key,), value)]:
+            line = _line(file, written)
+            path = (key, *map(crew_key, written[1:2]), *written[2:]) if key == "crews" else written
+            _check_known(written, f"{file}{line}")
+            found[path] = _checked(_setting(path), ".".join(written), part, f"in {file}{line}")
     return _resolve_path(file.parent, found)
+
+
+def _line(file: Path, path: SettingPath) -> str:
+    """Returns ", line N" for the setting of a TOML file: the first line with which the file so far has it."""
+    import tomllib
+
+    lines = file.read_text("utf-8").splitlines()
+    for count in range(1, len(lines) + 1):
+        try:
+            found: Any = tomllib.loads("\n".join(lines[:count]))
+        except ValueError:  # in the middle of a value
+            continue
+        for part in path:
+            found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+        if found is not None:
+            return f", line {count}"
+    return ""
 
 
 def _flat(file: Path, key: str, table: Any) -> list[tuple[SettingPath, Any]]:
@@ -144,20 +173,31 @@ def _flat(file: Path, key: str, table: Any) -> list[tuple[SettingPath, Any]]:
     if key != "crews":
         return [((key, name), value) for name, value in parts.items()]
     return [
-        (("crews", crew_key(crew), option), value)
+        (("crews", crew, option), value)
         for crew, own in parts.items()
         for (_, option), value in _flat(file, f"crews.{crew}", own)
     ]
 
 
-def _check_known(file: Path, path: SettingPath) -> None:
+def _check_known(path: SettingPath, where: str) -> None:
     known = [".".join(each) for each in BY_PATH]
     if path[0] == "crews":
         known = [".".join((*path[:2], option)) for option in CREW_SETTINGS]
     if ".".join(path) not in known:
         name = ".".join(path)
-        near = reading.nearest(name.lower().removeprefix(PREFIX.lower()), known)
-        raise ConfigurationError(f"{file}: unknown setting {name}{near}")
+        raise ConfigurationError(f"{where}: unknown setting {name}{_meant(path, known)}")
+
+
+def _meant(path: SettingPath, known: Sequence[str]) -> str:
+    """Returns "; did you mean …?" for an unknown setting, or an empty string."""
+    name = ".".join(path).lower().removeprefix(PREFIX.lower())
+    in_tables = [each for each in known if each.partition(".")[2] == name]
+    if in_tables:
+        table, _, key = in_tables[0].partition(".")
+        return f"; did you mean {in_tables[0]}? In a TOML file, {key} belongs below [{table}]"
+    if name == "crew":
+        return "; did you mean [crews.NAME]?"
+    return nearest(name, known)
 
 
 def _setting(path: SettingPath) -> Setting:
@@ -193,7 +233,7 @@ def _from_variables(texts: Mapping[str, str], origin: Callable[[str], str]) -> L
             continue
         crew = _CREW.fullmatch(name)
         if crew is None:
-            near = reading.nearest(name, [*BY_VARIABLE, f"{PREFIX}CREW_NAME_WORKERS"])
+            near = nearest(name, [*BY_VARIABLE, f"{PREFIX}CREW_NAME_WORKERS"])
             raise ConfigurationError(f"unknown setting {name} ({origin(name)}){near}")
         path = ("crews", crew[1], crew[2].lower())
         found[path] = _checked(_setting(path), name, text, origin(name))

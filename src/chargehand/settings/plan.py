@@ -29,6 +29,7 @@ from chargehand.model.lease import LONGEST_CANCEL, longest_end
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings.schedule import RecurringJob
+from chargehand.settings.spelling import handler_fault, is_module, unknown_option
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
 THREAD_LIMITS = (
@@ -123,6 +124,10 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     backoff: float | tuple[float, ...] | None = None
     """The seconds between attempts, as `model.job.Backoff`; None: as in JobPolicy."""
 
+    takes: str | None = None
+    """The name of the type that jobs take, as `handler.type_name`: a worker whose handler differs does not start."""
+    gives: str | None = None
+
     def terms(self) -> Terms:
         """Returns the part of the plan that the supervisor needs."""
         return Terms(
@@ -174,6 +179,9 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
     """Returns the plan. Raises a ConfigurationError that names the setting, the value and the allowed values."""
+    handler: Any = plan.handler
+    if not isinstance(handler, str):
+        raise ConfigurationError(f"crew {plan.name!r}: {handler_fault(handler)}")
     for field in msgspec.structs.fields(CrewPlan):
         _check_kind(plan, field.name, field.type)
     for name, value in (("name", plan.name), ("queue", plan.queue)):
@@ -182,8 +190,8 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
                 f"crew {name} {value!r}: must have 1 to {NAME_LIMIT} printable characters, without : * / or blanks"
             )
     module, colon, attribute = plan.handler.partition(":")
-    if not colon or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-        raise ConfigurationError(f"crew {plan.name!r}: handler {plan.handler!r} is not of the form 'module:Class'")
+    if not colon or not is_module(module) or module.endswith(".py") or not is_module(attribute):
+        raise ConfigurationError(f"crew {plan.name!r}: {handler_fault(plan.handler)}")
     if not 0 <= plan.workers <= MOST_WORKERS:
         raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; must be 0 to {MOST_WORKERS}")
     try:
@@ -328,16 +336,25 @@ def milliseconds(name: str, seconds: float) -> int:
     """Converts seconds to whole milliseconds. Raises PayloadError."""
     number: Any = seconds
     if not isinstance(number, int | float) or isinstance(number, bool) or number - number != 0:
-        raise PayloadError(f"{name} is {seconds!r}; must be a number of seconds")
+        instead = ": use its total_seconds()" if hasattr(number, "total_seconds") else ", such as 90"
+        raise PayloadError(f"{name} is {seconds!r}; must be a number of seconds{instead}")
     if abs(number) > LONGEST_DELAY_MS // 1000:
         raise PayloadError(f"{name} is too long; the maximum is {LONGEST_DELAY_MS // 1000} seconds")
     return round(number * 1000)
 
 
+def _option_ms(name: str, seconds: float) -> int:
+    """Converts an option of a job to whole milliseconds. Raises PayloadError, also if it is too short."""
+    found, option = milliseconds(name, seconds), _OPTIONS.get(f"{name}_ms")
+    if option is not None and found < option.low:
+        raise PayloadError(f"{name} is {seconds:g} s; must be {'more than 0' if option.low else '0 or more'}")
+    return found
+
+
 def duration(owner: str, name: str, seconds: float) -> int:
     """Converts a setting in seconds to whole milliseconds. Raises ConfigurationError, which names its owner."""
     try:
-        return milliseconds(name, seconds)
+        return _option_ms(name, seconds)
     except PayloadError as error:
         raise ConfigurationError(f"{owner}: {error}") from None
 
@@ -361,8 +378,7 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
     given = _in_milliseconds(options)
     unknown = given.keys() - _OPTIONS.keys() if given else ()
     if unknown:
-        known = ", ".join(sorted(name.removesuffix("_ms") for name in _OPTIONS))
-        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {known}")
+        raise PayloadError(unknown_option(unknown, {name.removesuffix("_ms") for name in _OPTIONS}))
     if given.get("run_at_ms") is not None and given.get("delay_ms"):
         raise PayloadError("delay and run_at cannot be combined")
     if "after" in given:
@@ -403,7 +419,7 @@ def _in_milliseconds(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in _IN_SECONDS:
         if name in given:
             seconds = given.pop(name)
-            given[f"{name}_ms"] = None if seconds is None else milliseconds(name, seconds)
+            given[f"{name}_ms"] = None if seconds is None else _option_ms(name, seconds)
     run_at = given.pop("run_at", None)
     if run_at is not None:
         if not isinstance(run_at, datetime) or run_at.tzinfo is None:

@@ -1,6 +1,7 @@
 """Parses the value of one setting, given as text or as a Python value. Raises ValueError if it is invalid."""
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -43,6 +44,11 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError
     return value.strip()
+
+
+def address(value: Any) -> str:
+    """Parses the address of a store, which code may give as a path."""
+    return text(os.fspath(cast("os.PathLike[str]", value)) if hasattr(value, "__fspath__") else value)
 
 
 def name(value: Any) -> str:
@@ -139,11 +145,3 @@ def secret(value: Any) -> Secret:
     if len(found) < SHORTEST_SECRET or not found.isascii() or not found.isprintable() or " " in found:
         raise ValueError
     return Secret(found)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean …?" with the most similar known word, or an empty string."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(word, list(known), 1)
-    return f"; did you mean {found[0]}?" if found else ""

@@ -40,20 +40,26 @@ def check(name: str, schedule: Schedule) -> Schedule:
     given: Any = name
     if not isinstance(given, str):
         raise ConfigurationError(f"recurring job {given!r}: the name must be a string")
-    if (schedule.cron is None) == (schedule.every_ms is None):
-        raise ConfigurationError(f"recurring job {name!r}: set either cron or every")
+    if schedule.cron is None and schedule.every_ms is None:
+        raise ConfigurationError(
+            f"recurring job {name!r} has neither cron nor every; set one: cron='0 3 * * *', or every=3600 (seconds)"
+        )
+    if schedule.cron is not None and schedule.every_ms is not None:
+        raise ConfigurationError(f"recurring job {name!r} has both cron and every; set one of them")
     cron: Any = schedule.cron
     if cron is not None and not isinstance(cron, str):
         raise ConfigurationError(f"recurring job {name!r}: cron is {cron!r}; must be a string such as '0 3 * * *'")
     if schedule.every_ms is not None and schedule.zone != "UTC":
         raise ConfigurationError(f"recurring job {name!r}: a time zone can only be combined with cron")
     if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
-        raise ConfigurationError(f"recurring job {name!r}: every is {schedule.every_ms} ms; must be 1 s or more")
+        raise ConfigurationError(
+            f"recurring job {name!r}: every is {schedule.every_ms / 1000:g} s; must be 1 s or more"
+        )
     try:
         _zone(schedule)
+        next_after(schedule, 0)
     except ConfigurationError as error:
         raise ConfigurationError(f"recurring job {name!r}: {error}") from error
-    next_after(schedule, 0)
     return schedule
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from chargehand.errors import ConfigurationError
 from chargehand.settings.known import Settings, crew_key
+from chargehand.settings.spelling import nearest
 
 DEFAULT_WORKERS = 2
 """The number of workers of the default crew, or of the only one, if it is not set."""
@@ -54,6 +55,9 @@ def _check_crews(settings: Settings, crews: Sequence[Declared]) -> None:
     keys = [crew_key(crew.name) for crew in crews]
     for key, options in settings.crews.items():
         if keys.count(key) != 1:
-            what = "does not exist" if key not in keys else "is ambiguous"
+            what = "is ambiguous" if key in keys else "does not exist"
             origin = settings.origins[f"crews.{key}.{next(iter(options))}"]
-            raise ConfigurationError(f"{origin}: the crew {key} {what}; there are: {names}")
+            meant = nearest(key.lower(), [crew.name for crew in crews])
+            error = ConfigurationError(f"{origin}: the crew {key} {what}; there are: {names}{meant}")
+            error.has_place = True
+            raise error

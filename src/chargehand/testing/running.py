@@ -256,7 +256,7 @@ class _Run:
         plan = crew.plan
         if plan.name not in self._handlers:
             with mock.patch.object(handler, "inside_worker", True):
-                here = Foreground(perform.load(plan.handler, plan.batch, plan.concurrency)())
+                here = Foreground(perform.make(plan.handler, perform.load(plan.handler, plan.batch, plan.concurrency)))
             here.handler.threads = plan.threads
             here.set_up()
             self._stack.callback(here.tear_down)

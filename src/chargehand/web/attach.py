@@ -1,6 +1,7 @@
-"""Mounts Chargehand in a FastAPI application: routes under a prefix, and a node for the duration of the lifespan.
+"""Mounts Chargehand in an ASGI application: routes under a prefix, and a node for the duration of the lifespan.
 
-Routes of the application take precedence over routes of Chargehand with the same path.
+To FastAPI and Starlette routes are added, and their own routes take precedence over routes of Chargehand with the same
+path. Any other application is wrapped.
 """
 
 import inspect
@@ -10,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from fastapi import FastAPI
+from fastapi import APIRouter
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -19,11 +21,13 @@ from starlette.types import ASGIApp, Scope
 
 from chargehand import log
 from chargehand.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultTimeout, StoreError
+from chargehand.model.access import SCOPES
 from chargehand.web import auth
 from chargehand.web.api import create
 from chargehand.web.hosting import hosted
 from chargehand.web.keyring import Caller
 from chargehand.web.site import Site
+from chargehand.web.wrapping import Wrapped
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -31,12 +35,16 @@ if TYPE_CHECKING:
 PROBES = ("/healthz", "/readyz", "/workers/ready")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _sites: "WeakKeyDictionary[Chargehand, Site]" = WeakKeyDictionary()
+_attached: "WeakKeyDictionary[Any, dict[Chargehand, str]]" = WeakKeyDictionary()
+"""The prefix of each instance that is attached to an application."""
 _guarded: "WeakSet[Chargehand]" = WeakSet()
 """The instances whose keys also protect routes of the application."""
 
 
 def requires(hand: "Chargehand", scope: auth.Need) -> Callable[[Request], Awaitable[Caller]]:
     """Returns a dependency for routes of the application: it raises an HTTP error unless the caller has the scope."""
+    if scope not in SCOPES:
+        raise ConfigurationError(f"the scope is {scope!r}; must be one of: {', '.join(SCOPES)}")
     _guarded.add(hand)
     if hand in _sites:
         _sites[hand].guards_app = True
@@ -49,14 +57,67 @@ def requires(hand: "Chargehand", scope: auth.Need) -> Callable[[Request], Awaita
     return auth.requires(scope, where)
 
 
-def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = False, announce: bool = True) -> Site:
-    """Mounts the routes and wraps the lifespan. Raises ConfigurationError if the prefix is malformed."""
-    if not _PREFIX.fullmatch(prefix):
-        raise ConfigurationError(f"prefix {prefix!r}; expected a path such as '/chargehand' or '/ops/jobs'")
+def attach(hand: "Chargehand", app: Any, prefix: str, *, probes: bool = False, announce: bool = True) -> Any:
+    """Mounts the routes and wraps the lifespan. Returns the application to be served: the same one, or a wrapper.
+
+    Raises ConfigurationError if the prefix is malformed, or if this is no ASGI application.
+    """
+    given: Any = prefix
+    if not isinstance(given, str) or not _PREFIX.fullmatch(given):
+        raise ConfigurationError(f"prefix is {prefix!r}; must be a path such as '/chargehand' or '/ops/jobs'")
+    _check_asgi(app)
+    _check_once(hand, app, prefix)
     site = Site(hand, prefix, aloud=announce)
     site.guards_app = hand in _guarded
     _sites[hand] = site
-    api = create(site)
+    if not isinstance(app, Starlette):
+        return _wrap(app, site, probes=probes)
+    _mount(app, site, probes=probes)
+    wrap_lifespan(app, site)
+    return app
+
+
+def _check_asgi(app: Any) -> None:
+    """Raises ConfigurationError, which says what to attach to instead, unless this is an ASGI application."""
+    if isinstance(app, type):
+        raise ConfigurationError(f"attach was given the class {app.__name__}; must be an application: {app.__name__}()")
+    if isinstance(app, APIRouter):
+        raise ConfigurationError("attach was given a router; must be the application that includes it")
+    if hasattr(app, "wsgi_app") or _takes(app, 2):
+        raise ConfigurationError(
+            f"attach was given a WSGI application ({type(app).__module__}.{type(app).__qualname__}), which has neither "
+            "event streams nor a lifespan: enqueue in it, and run `chargehand serve APP` or `chargehand work APP` "
+            "beside its server"
+        )
+    if not _takes(app, 3):
+        raise ConfigurationError(f"attach was given {app!r:.200}; must be an ASGI application, such as FastAPI()")
+
+
+def _takes(app: Any, count: int) -> bool:
+    """Returns whether this can be called with so many arguments."""
+    try:
+        inspect.signature(app).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_once(hand: "Chargehand", app: Any, prefix: str) -> None:
+    """Raises ConfigurationError if the application already has this instance, or another one at the prefix."""
+    try:
+        attached = _attached.setdefault(app, {})
+    except TypeError:  # an object without a hash, or without weak references
+        return
+    if hand in attached:
+        raise ConfigurationError(f"attach was called twice for this application: it is at {attached[hand]!r} already")
+    if prefix in attached.values():
+        raise ConfigurationError(f"another Chargehand is attached at {prefix!r}: choose another prefix")
+    attached[hand] = prefix
+
+
+def _mount(app: Starlette, site: Site, *, probes: bool) -> None:
+    """Adds the routes to the application, and what its routes answer to errors of Chargehand."""
+    prefix, api = site.prefix, create(site)
     routes = app.router.routes
     # First, so that a catch-all route of the application (for its pages, for example) does not hide them.
     routes.insert(0, _PrefixMount(prefix, api, routes))
@@ -66,8 +127,14 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     for error, handler in _ANSWERS.items():
         if not any(kind in app.exception_handlers for kind in error.__mro__):
             app.add_exception_handler(error, _unless_theirs(error, handler))
-    wrap_lifespan(app, site)
-    return site
+
+
+def _wrap(app: ASGIApp, site: Site, *, probes: bool) -> Wrapped:
+    """Returns an application that has Chargehand's routes before those of the given one."""
+    api = create(site)
+    routes: list[BaseRoute] = [Mount(site.prefix, api), Route(site.prefix, _to_dashboard(site.prefix))]
+    routes += [Route(path, api) for path in (PROBES if probes else ())]
+    return Wrapped(app, routes, lambda: hosted(site))
 
 
 def _to_dashboard(prefix: str) -> Callable[[Request], Awaitable[Response]]:
@@ -139,12 +206,12 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Respons
 """What routes of the application answer to errors of Chargehand that they do not handle, instead of 500."""
 
 
-def wrap_lifespan(app: FastAPI, site: Site) -> None:
+def wrap_lifespan(app: Starlette, site: Site) -> None:
     """Wraps the lifespan of the application: a node runs while it lasts. The state of the lifespan is kept."""
     theirs = app.router.lifespan_context
 
     @asynccontextmanager
-    async def lifespan(served: FastAPI) -> AsyncGenerator[Any]:
+    async def lifespan(served: Any) -> AsyncGenerator[Any]:
         async with hosted(site), theirs(served) as state:
             yield state
 

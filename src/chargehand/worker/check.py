@@ -47,7 +47,7 @@ def main(report_fd: int, parent: int) -> None:
 
 def _set_up(kind: type[handler.Handler[Any, Any]], count: int) -> None:
     """Runs the handler's `set_up` and `tear_down`."""
-    performer = kind()
+    performer = perform.make(kind.__qualname__, kind)
     performer.threads = count
     for step in (performer.set_up, performer.tear_down):
         waiting: Any = step()

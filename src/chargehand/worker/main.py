@@ -287,7 +287,9 @@ class Worker:
     def serve(self) -> int:
         """Sets up the handler, performs jobs until asked to stop, and tears down. Returns the exit code."""
         try:
-            self.handler = perform.load(self.plan["handler"], self.plan["batch"], self.plan.get("concurrency", 1))()
+            kind = perform.load(self.plan["handler"], self.plan["batch"], self.plan.get("concurrency", 1))
+            perform.check_types(self.plan, kind)
+            self.handler = perform.make(self.plan["handler"], kind)
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self.plan["threads"]
             self._forward_logging()

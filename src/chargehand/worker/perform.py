@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from chargehand import codec, errors
-from chargehand.handler import Handler, Item
+from chargehand.handler import Handler, Item, type_faults
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, encode, encode_done
 from chargehand.worker.failures import describe, message
 
@@ -27,12 +27,12 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
         found: Any = sys.modules[module]
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise errors.ConfigurationError(
-            f"handler {name!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+    except (ImportError, AttributeError, SyntaxError, SystemExit) as error:
+        raise errors.ConfigurationError(f"handler {name!r} cannot be imported: {_why_not_imported(error)}") from error
     if not isinstance(found, type) or not issubclass(found, Handler):
-        raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
+        raise errors.ConfigurationError(
+            f"handler {name!r} is not a class derived from chargehand.Handler: it is {found!r:.200}"
+        )
     kind = cast(type[Handler[Any, Any]], found)
     if batch > 1 and not has_own(kind, "perform_batch"):
         raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), but its crew has batch={batch}")
@@ -47,6 +47,37 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
                 "`async def perform`, or remove concurrency and give the crew more workers"
             )
     return kind
+
+
+def _why_not_imported(error: BaseException) -> str:
+    """Returns the error with its place in the user's code."""
+    from chargehand.system.callers import told  # loaded only when a worker cannot start
+
+    guard = "; put what runs the program under `if __name__ == '__main__':`" if isinstance(error, SystemExit) else ""
+    return f"{told(error)}{guard}"
+
+
+def check_types(plan: Mapping[str, Any], kind: type[Handler[Any, Any]]) -> None:
+    """Raises ConfigurationError if the handler takes or gives other types than its crew: every job would fail."""
+    wrong = type_faults(kind, plan.get("takes"), plan.get("gives"))  # a node of an earlier version does not send them
+    if wrong:
+        raise errors.ConfigurationError(
+            f"handler {plan['handler']!r} does not fit crew {plan['crew']!r}: {'; '.join(wrong)}; make takes= and "
+            "gives= of the crew and Handler[…] the same"
+        )
+
+
+def make(name: str, kind: type[Handler[Any, Any]]) -> Handler[Any, Any]:
+    """Creates the handler. Raises ConfigurationError if its `__init__` needs arguments."""
+    try:
+        return kind()
+    except TypeError as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is not None:  # raised inside `__init__`
+            raise
+        raise errors.ConfigurationError(
+            f"handler {name!r} is created without arguments, but {error}: set it up in set_up(self)"
+        ) from error
 
 
 def has_own(kind: type[Handler[Any, Any]], method: str) -> bool:

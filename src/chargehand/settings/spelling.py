@@ -1,0 +1,52 @@
+"""What a person probably meant: the nearest of the known names, and the module of a file. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean …?" with the most similar known word, or an empty string."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
+    """Returns the message for options that do not exist."""
+    names, known = sorted(names), sorted(known)
+    meant = nearest(names[0], known)
+    return f"unknown option {', '.join(names)}; there are: {', '.join(known)}{meant}"
+
+
+def is_module(name: str) -> bool:
+    """Returns whether this can be the name of a module, such as package.jobs."""
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def as_module(name: str) -> str | None:
+    """Returns `package.jobs:hand` for `./package/jobs.py:hand`; None if it cannot be the path of a module."""
+    path, colon, attribute = name.partition(":")
+    found = path.removeprefix("./").removesuffix(".py").replace("/", ".")
+    return f"{found}{colon}{attribute}" if is_module(found) else None
+
+
+def handler_fault(given: Any) -> str:
+    """Returns what is wrong with a handler that is not of the form 'module:Class', and what to write."""
+    form = "must be its name as a string, 'module:Class', because only workers import it"
+    if not isinstance(given, str):
+        kind: Any = given if isinstance(given, type) else type(given)
+        if not isinstance(given, type) and not any(each.__name__ == "Handler" for each in kind.__mro__):
+            return f"handler is {given!r}; {form}"
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        if kind.__module__ == "__main__" or "<locals>" in name:
+            return (
+                f"handler is the class {kind.__name__} itself; {form}: put it into a module of its own, for example "
+                f"handlers.py, and write 'handlers:{kind.__name__}'"
+            )
+        return f"handler is the class {kind.__name__} itself; {form}: write {name!r}"
+    meant = as_module(given)
+    if meant is not None and ":" not in meant and "." in meant:
+        meant = ":".join(meant.rsplit(".", 1))
+    hint = f"; did you mean {meant!r}?" if meant is not None and ":" in meant and meant != given else ""
+    return f"handler {given!r} is not of the form 'module:Class'{hint}"

@@ -1,0 +1,186 @@
+"""Typical mistakes in a user's modules and files, as the command line and workers answer them: with the user's line."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from chargehand import ConfigurationError
+from chargehand.cli import find
+from chargehand.handler import Handler, type_faults, type_name
+from chargehand.worker import perform
+
+HAND = "from chargehand import Chargehand\nhand = Chargehand()\n"
+CREW = f"{HAND}tag = hand.crew('tag', 'handlers:Tag')\n"
+HANDLER = "from chargehand import Handler\nclass Tag(Handler):"
+Load = Callable[..., str]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Loads an application, whose module has this code, by a name; returns the answer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def answer(code: str, name: str = "mistaken_jobs", **files: str) -> str:
+        (tmp_path / "mistaken_jobs.py").write_text(code)
+        for file, text in files.items():
+            (tmp_path / {"env": ".env", "toml": "chargehand.toml"}[file]).write_text(text)
+        monkeypatch.delitem(sys.modules, "mistaken_jobs", raising=False)
+        with pytest.raises(ConfigurationError) as found:
+            find.application(name).check_settings()
+        return str(found.value).replace(str(tmp_path), "HERE")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (f"{HAND}tag = hand.crew('tag', int)", "crew 'tag': handler is the class int itself; must be its name"),
+        (f"{HAND}tag = hand.crew('tag', 'handlers:Tag', workers='2')", "crew 'tag': workers is '2'; must be a whole"),
+        (f"{CREW}import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{CREW}import json; json.loads('[')", "JSONDecodeError: Expecting value"),
+        (f"{CREW}tag.enqueue(b'')", "the payload for crew 'tag' cannot be written as JSON"),
+        (f"{CREW}raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_the_place_of_an_error_is_in_the_users_module(code: str, answer: str, load: Load) -> None:
+    """Neither the line of Chargehand nor that of a library that raised it."""
+    told = load(code)
+    assert told.startswith(f"application 'mistaken_jobs' cannot be imported from HERE: {answer}")
+    lines = code.count("\n") + 1
+    assert f"(HERE/mistaken_jobs.py, line {lines})" in told
+    assert told.endswith(("`if __name__ == '__main__':`", ")"))
+
+
+def test_a_syntax_error_says_its_own_place(load: Load) -> None:
+    assert load("hand = (").endswith("(mistaken_jobs.py, line 1)")
+
+
+@pytest.mark.parametrize("name", ["mistaken_jobs.py", "./mistaken_jobs.py:hand", "jobs/main.py", "my-jobs", "7:hand"])
+def test_a_file_is_not_a_module(name: str, load: Load) -> None:
+    told = load(CREW, name)
+    meant = {
+        "mistaken_jobs.py": "mistaken_jobs",
+        "./mistaken_jobs.py:hand": "mistaken_jobs:hand",
+        "jobs/main.py": "jobs.main",
+    }
+    hint = f"; did you mean {meant[name]}?" if name in meant else ", such as jobs:hand"
+    assert told == f"application {name!r} is not of the form module:object{hint}"
+
+
+@pytest.mark.parametrize(
+    ("toml", "answer"),
+    [
+        (
+            "grace = 45",
+            "line 1: unknown setting grace; did you mean liveness.grace? In a TOML file, grace belongs below",
+        ),
+        ("\n[crews.tga]\n\nworkers = 3", "line 4: the crew TGA does not exist; there are: tag; did you mean tag?"),
+        ("[crew.tag]\nworkers = 3", "line 1: unknown setting crew; did you mean [crews.NAME]?"),
+        ("[crews.tag]\nworker = 3", "line 2: unknown setting crews.tag.worker; did you mean crews.tag.workers?"),
+        ("port = 1\nhost = 'a b'", "line 2); must be an address or a host's name"),
+        ("[liveness]\ngrace = [\n1]", "line 3); must be a number of seconds, 0 or more"),
+        ("port = 5x", "cannot be read: Expected newline or end of document after a statement (at line 1, column 9)"),
+        ("CHARGEHAND_PORT = 5", "line 1: unknown setting CHARGEHAND_PORT; did you mean port?"),
+    ],
+)
+def test_a_mistake_in_the_toml_file_is_told_with_its_line(toml: str, answer: str, load: Load) -> None:
+    told = load(CREW, toml=toml)
+    assert "HERE/chargehand.toml" in told
+    assert answer in told
+    assert "mistaken_jobs.py" not in told  # it is not there that something is to be changed
+
+
+def test_a_mistake_in_the_env_file_is_told_with_its_line(load: Load) -> None:
+    told = load(CREW, env="NODE_NAME=a\nCHARGEHAND_PROT=80\n")
+    assert told.endswith("unknown setting CHARGEHAND_PROT (HERE/.env, line 2); did you mean CHARGEHAND_PORT?")
+    assert load(CREW, env="CHARGEHAND_CREW_TGA_WORKERS=2").endswith(
+        "TGA does not exist; there are: tag; did you mean tag?"
+    )
+
+
+# what workers say of handlers
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("import torhc", "cannot be imported: ModuleNotFoundError: No module named 'torhc' (HERE/mistaken_handlers.py"),
+        ("class Tga: ...", "AttributeError: module 'mistaken_handlers' has no attribute 'Tag'"),
+        ("class Tag:\n def perform(self, job): ...", "is not a class derived from chargehand.Handler: it is <class"),
+        ("def Tag(job): ...", "is not a class derived from chargehand.Handler: it is <function Tag"),
+        (f"{HANDLER} ...", "has no perform(job)"),
+        (f"{HANDLER}\n def __init__(self, model): ...\n def perform(self, job): ...", "'model': set it up in set_up"),
+        ("import sys\nsys.exit(3)", "SystemExit: 3 (HERE/mistaken_handlers.py, line 2); put what runs the program"),
+    ],
+)  # fmt: skip
+def test_a_handler_that_cannot_be_used(code: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "mistaken_handlers", raising=False)
+    (tmp_path / "mistaken_handlers.py").write_text(code)
+    with pytest.raises(ConfigurationError) as found:
+        perform.make("mistaken_handlers:Tag", perform.load("mistaken_handlers:Tag"))
+    assert answer in str(found.value).replace(str(tmp_path), "HERE")
+
+
+@dataclass
+class Song:
+    path: str
+    seconds: float = 0
+
+
+@dataclass
+class Track:
+    seconds: float
+    path: str
+
+
+class Album(msgspec.Struct):
+    artist: str
+
+
+class Person(BaseModel):
+    name: str
+
+
+class Takes(Handler[list[Song], dict[str, int]]):
+    def perform(self, job: object) -> dict[str, int]: ...
+
+
+class Sings(Handler[Song, Person]):
+    def perform(self, job: object) -> Person: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "takes", "gives", "faults"),
+    [
+        (Takes, None, None, []),
+        (Takes, list[Song], dict[str, int], []),
+        (Takes, list[Track], dict, []),
+        (Takes, list, int | None, []),
+        (Takes, object, Annotated[str, ""], []),
+        (Takes, int, dict[str, float], ["the crew takes int, but the handler takes list[Song(path, seconds)]",
+                                        "the crew gives dict[str, float], but the handler gives dict[str, int]"]),
+        (Takes, list[str], str, ["the crew takes list[str], but the handler takes list[Song(path, seconds)]",
+                                 "the crew gives str, but the handler gives dict[str, int]"]),
+        (Sings, Track, Person, []),
+        (Sings, dict, dict[str, str], []),
+        (Sings, dict, None, []),
+        (Sings, Album, int, ["the crew takes Album(artist), but the handler takes Song(path, seconds)",
+                             "the crew gives int, but the handler gives Person(name)"]),
+        (Sings, str, Song, ["the crew takes str, but the handler takes Song(path, seconds)",
+                            "the crew gives Song(path, seconds), but the handler gives Person(name)"]),
+    ],
+)  # fmt: skip
+def test_types_that_cannot_be_the_same_are_found(
+    kind: type[Handler[Any, Any]], takes: object, gives: object, faults: list[str]
+) -> None:
+    """Two classes with the same fields may be the same: a handler need not import the module of the application."""
+    assert type_faults(kind, type_name(takes), type_name(gives)) == faults

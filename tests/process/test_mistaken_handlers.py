@@ -1,0 +1,18 @@
+"""A worker whose handler cannot do its crew's jobs says so at its start, before a job fails."""
+
+from chargehand import Chargehand
+from chargehand.testing import eventually
+
+
+def test_a_handler_with_other_types_than_its_crew_is_given_up(hand: Chargehand) -> None:  # spec: CL-5 RP-2
+    """No job is tried: it waits for the mistake to be mended. Another spelling of the same type is none."""
+    wrong = hand.crew("wrong", "minimal_handlers:Bare", workers=1, takes=dict, gives=str)
+    right = hand.crew("right", "minimal_handlers:Bare", workers=1, takes=dict, gives=int)
+    waiting = wrong.enqueue({})
+    with hand.running():
+        right.enqueue({}).wait(20)
+        eventually(lambda: [each for each in hand.health() if each.status == "failed"])
+        (told,) = [each.text or "" for each in hand.health() if each.status == "failed"]
+        assert "handler 'minimal_handlers:Bare' does not fit crew 'wrong': the crew gives str, but the handler " in told
+        assert "gives int; make takes= and gives= of the crew and Handler[…] the same" in told
+        assert (waiting.job().state, waiting.job().failures) == ("queued", 0)

@@ -1,0 +1,225 @@
+"""Typical mistakes in code, and their answers: what is wrong, and what to write instead, with the user's own line."""
+
+import asyncio
+import sqlite3
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import flask
+import pytest
+from fastapi import APIRouter, FastAPI
+from flask import Flask
+from minimal_handlers import Bare
+
+from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout
+
+Try = Callable[["World"], Any]
+
+
+@dataclass
+class Song:
+    path: str
+    length: float = 0
+
+
+class World:
+    """What a careless user has: an instance, a crew that takes anything, and one that takes songs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hand: Any = Chargehand(folder=folder)
+        self.any: Any = self.hand.crew("any", "handlers:Any")
+        self.songs: Any = self.hand.crew("songs", "handlers:Songs", takes=Song)
+
+    def crew(self, **options: Any) -> Any:
+        return self.hand.crew("tag", **{"handler": "handlers:Tag", **options})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.hand.close()
+
+
+class Local(Handler[Any, None]):
+    def perform(self, job: Job[Any]) -> None: ...
+
+
+def made_main(kind: type) -> type:
+    """The class as a script that is run has it."""
+    return type(kind.__name__, (kind,), {"__module__": "__main__"})
+
+
+MAKE: Any = Chargehand
+CODE = "must be its name as a string, 'module:Class', because only workers import it"
+MISTAKES: dict[str, tuple[Try, str]] = {
+    # a crew
+    "class": (lambda w: w.crew(handler=Bare), f"'tag': handler is the class Bare itself; {CODE}: write 'minimal_h"),
+    "class of the script": (lambda w: w.crew(handler=made_main(Local)), "module of its own, .*write 'handlers:Local'"),
+    "object": (lambda w: w.crew(handler=Bare()), "write 'minimal_handlers:Bare'"),
+    "function": (lambda w: w.crew(handler=made_main), f"handler is <function made_main at .*>; {CODE}"),
+    "dots": (lambda w: w.crew(handler="handlers.Tag"), "not of the form 'module:Class'; did you mean 'handlers:Tag'"),
+    "file": (lambda w: w.crew(handler="handlers.py:Tag"), "'handlers.py:Tag' .*; did you mean 'handlers:Tag'"),
+    "path": (lambda w: w.crew(handler="package/handlers.py:Tag"), "did you mean 'package.handlers:Tag'"),
+    "name": (lambda w: w.hand.crew(7, "handlers:Tag"), "crew name is 7; must be a string"),
+    "workers": (lambda w: w.crew(workers="2"), "crew 'tag': workers is '2'; must be a whole number"),
+    "timeout": (lambda w: w.crew(timeout="1h"), "crew 'tag': timeout is '1h'; must be a number of seconds, such as 90"),
+    "timedelta": (lambda w: w.crew(timeout=timedelta(hours=1)), r"'tag': timeout is .*: use its total_seconds\(\)"),
+    "no timeout": (lambda w: w.crew(timeout=0), "crew 'tag': timeout is 0 s; must be more than 0"),
+    "option": (lambda w: w.crew(worker=2), "crew 'tag': unknown option worker; there are: .*; did you mean workers?"),
+    "crew": (lambda w: w.hand.find_crew("song"), "there is no crew 'song'; there are: any, songs; did you mean songs?"),
+    "two crews": (lambda w: w.hand.crew("any", "handlers:Any"), "there are two crews called 'any'"),
+    # an instance
+    "policy": (lambda w: MAKE(restart={"limit": 5}), r"restart is {'limit': 5} .*; must be a chargehand.Restart"),
+    "url": (lambda w: MAKE(8356), r"url is 8356 \(given in code\); must be a path, sqlite:///"),
+    "broker": (lambda w: Chargehand("redis://localhost"), "'redis' is not supported; give a path, sqlite:///"),
+    # a job
+    "delay": (lambda w: w.any.enqueue(1, delay=-5), "delay is -5 s; must be 0 or more"),
+    "run_at": (lambda w: w.any.enqueue(1, run_at=datetime(2030, 1, 1)), "must be a datetime with a time zone"),
+    "after": (lambda w: w.any.enqueue(1, after=60), "use delay=60 to wait for a time"),
+    "job option": (lambda w: w.any.enqueue(1, prio=3), "unknown option prio; there are: .*; did you mean priority?"),
+    "bytes": (lambda w: w.any.enqueue(b"a"), "payload for crew 'any' .*: it is of the type bytes: pass text"),
+    "bytes inside": (lambda w: w.any.enqueue({"songs": [{"data": b""}]}), r"\['songs'\]\[0\]\['data'\] is of the type"),
+    "path object": (lambda w: w.any.enqueue({"path": Path("a")}), r"\['path'\] is of .* PosixPath: pass str\(path\)"),
+    "set": (lambda w: w.any.enqueue({1}), "it is of the type set: pass a list"),
+    "nan": (lambda w: w.any.enqueue([0.0, float("nan")]), r"\[1\] is nan: pass None"),
+    "key of a dict": (lambda w: w.any.enqueue({("a", 1): 2}), r"it has the key \('a', 1\): keys must be strings"),
+    "code": (lambda w: w.any.enqueue({"do": made_main}), r"\['do'\] is of the type function: pass data, not code"),
+    "wrong payload": (lambda w: w.songs.enqueue({"file": "a"}), "not a Song: Object missing required field `path`"),
+    "letters": (lambda w: w.any.enqueue_many("abc"), "are one str; must be several, such as a list: enqueue takes one"),
+    "one of many": (lambda w: w.songs.enqueue_many(Song("a")), "are one Song; must be several"),
+    "begun": (lambda w: w.any.enqueue(1, within=w.hand.transaction()), "has not begun: write `with hand.transaction()"),
+    "called": (lambda w: w.any.enqueue(1, within=w.hand.transaction), "has not begun: write `with hand.transaction()"),
+    "database": (lambda w: w.any.enqueue(1, within=sqlite3.connect(":memory:")), "accepts what hand.transaction"),
+    # recurring jobs
+    "neither": (lambda w: w.hand.recurring("night", w.any, 1), "'night' has neither cron nor every; set one: cron="),
+    "both": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", every=9), "has both cron and every"),
+    "every": (lambda w: w.hand.recurring("night", w.any, 1, every="1h"), "'night': every is '1h'; must be a number of"),
+    "too often": (lambda w: w.hand.recurring("night", w.any, 1, every=0.1), "every is 0.1 s; must be 1 s or more"),
+    "cron": (lambda w: w.hand.recurring("night", w.any, 1, cron="daily"), "'night': cron expression 'daily': .*0 3"),
+    "crew by name": (lambda w: w.hand.recurring("night", "any", 1, every=9), "crew is 'any'; expected what hand.crew"),
+    # operations
+    "reference": (lambda w: w.hand.cancel(w.any.enqueue(1)), r"hand.cancel takes the id .* not Ref\(.*pass ref.id"),
+    "list of ids": (lambda w: w.hand.retry(["a", "b"]), r"ids one by one, not in a list: hand.retry\(\*ids\)"),
+    "number": (lambda w: w.hand.job(7), "hand.job takes the id of a job, a string, not 7"),
+    "filter": (lambda w: w.hand.jobs("failed"), r"the filter is 'failed'; must be a JobFilter, such as JobFilter\("),
+    "state": (lambda w: w.hand.jobs(JobFilter(state="faild")), "JobFilter: state is 'faild'"),  # pyright: ignore
+    "scope": (lambda w: w.hand.pause(w.any), "the scope is a crew object; must be its name: 'any'"),
+    "scopes": (lambda w: w.hand.make_key("ci", ["admin"]), r"the scopes are \['admin'\]; must be a list of: read, enq"),
+    "one scope": (lambda w: w.hand.make_key("ci", "read"), "the scopes are 'read'; must be a list of: read, enqueue"),
+    # applications
+    "wsgi": (lambda w: w.hand.attach(Flask("app")), "a WSGI application .*flask.app.Flask.*: enqueue in it"),
+    "class of an application": (lambda w: w.hand.attach(FastAPI), r"the class FastAPI; must be an application"),
+    "router": (lambda w: w.hand.attach(APIRouter()), "was given a router; must be the application that includes it"),
+    "text": (lambda w: w.hand.attach("main:app"), "was given 'main:app'; must be an ASGI application"),
+    "nothing": (lambda w: w.hand.attach(None), "was given None; must be an ASGI application"),
+    "prefix": (lambda w: w.hand.attach(FastAPI(), "jobs"), "prefix is 'jobs'; must be a path such as '/chargehand'"),
+    "need": (lambda w: w.hand.requires("admin"), "the scope is 'admin'; must be one of: read, enqueue, control"),
+    "guard": (lambda w: w.hand.requires(flask), "the scope is <module 'flask'.*must be one of: read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_answer_says_what_is_wrong_and_what_to_write(name: str, world: World) -> None:
+    mistake, answer = MISTAKES[name]
+    before = len(world.hand.jobs()) if name != "reference" else None
+    with pytest.raises(ChargehandError, match=answer):
+        mistake(world)
+    assert before is None or len(world.hand.jobs()) == before
+
+
+def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) -> None:
+    app = FastAPI()
+    assert world.hand.attach(app) is app
+    with pytest.raises(
+        ChargehandError, match="attach was called twice for this application: it is at '/chargehand' al"
+    ):
+        world.hand.attach(app, "/other")
+    other = Chargehand(folder=tmp_path)
+    with pytest.raises(ChargehandError, match="another Chargehand is attached at '/chargehand': choose another prefix"):
+        other.attach(app)
+    other.attach(app, "/other")
+    world.hand.attach(FastAPI())  # the application of another test, for example
+    other.close()
+
+
+def test_a_missing_label_is_none(world: World) -> None:
+    assert world.any.enqueue(1, label=None).job().label is None
+
+
+def test_waiting_in_an_event_loop_is_warned_of(world: World) -> None:
+    """The warning names the caller's line, and neither a thread nor `result()` brings it."""
+    ref = world.any.enqueue(1)
+
+    async def blocking() -> None:
+        with pytest.raises(ResultTimeout):
+            ref.wait(0)
+
+    async def proper() -> None:
+        with pytest.raises(ResultTimeout):
+            await ref.result(0.01)
+        with pytest.raises(ResultTimeout):
+            await asyncio.to_thread(ref.wait, 0)
+
+    with pytest.warns(RuntimeWarning, match=r"ref.wait\(\) blocks the event loop: use `await ref.result\(\)`") as found:
+        asyncio.run(blocking())
+    assert [each.filename for each in found] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        asyncio.run(proper())
+        with pytest.raises(ResultTimeout):
+            ref.wait(0)
+
+
+def run(code: str, folder: Path) -> str:
+    """The last line of the traceback of a module of the user's."""
+    module = ModuleType("jobs")
+    module.__file__ = str(folder / "jobs.py")
+    try:
+        exec(compile(code, module.__file__, "exec"), vars(module))
+    except (ChargehandError, TypeError) as error:
+        return traceback.format_exception(error)[-1].strip()
+    finally:
+        if "hand" in vars(module):
+            module.hand.close()
+    raise AssertionError("no error")
+
+
+START = "from chargehand import Chargehand, LivenessPolicy\nhand = Chargehand()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (f"{START}tag = hand.crew('tag', 'handlers:Tag', workers='2')", 3),
+        (f"{START}tag = hand.crew('tag')", 3),
+        (f"{START}tag = hand.crew('tag', 'handlers:Tag')\nhand.recurring('night', tag)", 4),
+        (f"{START}tag = hand.crew('tag', 'handlers:Tag')\ndef go():\n    tag.enqueue(1, delay=-5)\ngo()", 5),
+        (f"{START}tag = hand.crew('tag', 'handlers:Tag')\ntag.enqueue()", 4),
+        (f"{START}\nhand.attach(None)", 4),
+        ("from chargehand import Chargehand\n\nChargehand(log_level='loud')", 3),
+    ],
+)  # fmt: skip
+def test_the_traceback_ends_with_the_users_line(code: str, line: int, tmp_path: Path) -> None:
+    assert run(code, tmp_path).endswith(f"in {tmp_path}/jobs.py, line {line}")
+
+
+def test_an_error_in_a_file_of_settings_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "chargehand.toml").write_text("port = 1\ngrace = 45\n")
+    assert run(START, tmp_path).endswith(
+        f"{tmp_path}/chargehand.toml, line 2: unknown setting grace; did you mean liveness.grace? In a TOML file, "
+        "grace belongs below [liveness]"
+    )
+
+
+def test_only_the_callers_own_mistakes_end_with_his_line(world: World) -> None:
+    """A TypeError from the depth of the package keeps its traceback."""
+    unbound: Any = Crew.enqueue
+    with pytest.raises(AttributeError) as depth:
+        unbound(None, 1)
+    assert not hasattr(depth.value, "__notes__")
