@@ -14,7 +14,6 @@ import httpx
 import pytest
 from adreelserver import MP4, Adreel, half_sent, incomplete
 
-import pgserver
 from chargehand.processes import proc
 from chargehand.testing import eventually
 from paths import HANDLERS
@@ -164,40 +163,6 @@ def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:  # spec: AR-3
         env={**os.environ, "ADREEL_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.stdout == "[]\n", done.stderr
-
-
-@pytest.mark.full
-def test_two_nodes_on_one_database_and_one_folder_answer_for_any_film(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # spec: AR-7 MN-1
-    if (packages := pgserver.missing()) is not None:
-        pytest.skip(f"several nodes are NOT tested: pip install {packages}")
-    monkeypatch.setenv("CHARGEHAND_URL", pgserver.new_store())
-    monkeypatch.setenv("CHARGEHAND_ADMIN_KEY", "long-enough-for-a-test-0123456789")
-    monkeypatch.setenv("CHARGEHAND_FILES", str(tmp_path / "home" / "files"))
-    first, second = start(NODE_NAME="first", CHARGEHAND_GRACE="1"), start(NODE_NAME="second", CHARGEHAND_GRACE="1")
-    first.ready()
-    second.ready()
-    films = [(first, second)[number % 2].upload(f"{number}.mp4")["id"] for number in range(6)]
-    assert {second.ends(film)["status"] for film in films} == {"done"}
-    assert {first.ends(film)["result"]["guess"]["category"] for film in films} == {"Travel"}
-
-    def nodes() -> dict[str, Any]:
-        return {node["node"]: node for node in second.http.get("/cluster").json()["nodes"]}
-
-    eventually(lambda: set(nodes()) == {"first", "second"}, what="both nodes")
-    first.close_gate("frames")
-    film = first.upload("stubborn.mp4")["id"]
-    first.waits_at("frames")
-    row = first.row(film)
-    assert second.delete(film) == 202
-    assert first.get(film)["status"] == "deleting"
-    eventually(lambda: first.is_gone(row) and second.is_gone(row), 60, what="nothing is left")
-    (first.gates / "frames").unlink()
-    assert second.http.post("/cluster/first/drain").status_code == 200
-    eventually(lambda: nodes()["first"]["drain"], 30, what="the first node is drained")
-    last = first.upload("last.mp4")["id"]
-    assert second.ends(last)["status"] == "done"
 
 
 @pytest.mark.full
