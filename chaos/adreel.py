@@ -50,6 +50,8 @@ DELETED_EVERY, CUT_OFF_EVERY = 6, 16
 """Every sixth film is deleted during a stage; after every 16th, an upload is cut off by its client."""
 HALF_SHARE = 0.4
 """The share of kills of the server that hit an upload under way."""
+POISON = "poison"
+"""The reason of a job that was quarantined because its worker crashed three times."""
 FOUND_WITHIN = 60.0
 PATIENCE = 240.0
 """Seconds that the last films may take after the kills, and in which a film must end or a signal find its target."""
@@ -194,7 +196,7 @@ class Adreel:
         self._delete()
         self._release()
         if self._is_due() and (kind := self._strike(self._plan[-1])) is not None:
-            self._plan.remove(kind)
+            del self._plan[len(self._plan) - 1 - self._plan[::-1].index(kind)]
             self._found.struck[kind] += 1
             self._next = clock.monotonic() + self._chance.uniform(*SPACING)
         self._tell()
@@ -260,20 +262,15 @@ class Adreel:
 
     def _release(self) -> None:
         """Retries what failed as poison: the kills are not the fault of the film. A person would do the same."""
-        hand = self._world.hand
-        for job in hand.jobs(JobFilter(state=State.FAILED, limit=1000)):
-            if job.reason != "poison":
-                continue
-            if job.queue == "upkeep":
+        hand, service = self._world.hand, self._world.service
+        for job in hand.jobs(JobFilter(queue="upkeep", state=State.FAILED, limit=1000)):
+            if job.reason == POISON:
                 self._found.counts["quarantined and released by hand"] += len(hand.internal.retry(job.id))
-                continue
-            row = next(
-                (row for row in self._world.service.films.find(text=job.label or "") if row.name == job.label), None
-            )
-            if row is None or row.deleting_ms is not None or self._stopped_host():
-                continue
-            answer = self._world.ask("POST", f"/jobs/{row.id}/retry")
-            self._found.counts["quarantined and released by hand"] += answer is not None and answer.status_code == 202
+        for row in [] if self._stopped_host() else service.films.find(state="failed"):
+            if row.deleting_ms is None and service.get(row.id, result=False).code == POISON:
+                answer = self._world.ask("POST", f"/jobs/{row.id}/retry")
+                again = answer is not None and answer.status_code == 202
+                self._found.counts["quarantined and released by hand"] += again
 
     # signals
 

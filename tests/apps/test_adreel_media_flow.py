@@ -46,6 +46,7 @@ def test_a_film_goes_through_the_flow(here: crews.Crews, tmp_path: Path) -> None
     performed = [each.crew for each in run_all(here.hand) if each.crew != "upkeep"]
     assert performed == ["ingest", "frames", "ocr", "ocr", "classify", "persist"]
     assert flow.status().state == "done"
+    assert {job.label for job in flow.jobs()} == {"advert.mp4"}  # by which operators know what a worker is at
     assert result(path).guess.category == "Fashion & sportswear"
 
 

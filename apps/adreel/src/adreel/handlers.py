@@ -79,7 +79,7 @@ class Frames(_Stage, Handler[Film, Cut]):
         with refusals():
             cut, runs = self.stages.cut(job.payload, place, self.limits, self.threads, self.telling(job))
         if runs:
-            job.spawn("ocr", runs)
+            job.spawn("ocr", runs, label=job.payload.name)
         return cut
 
 
