@@ -39,7 +39,19 @@ from dashbrowser import (  # noqa: E402
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright  # noqa: E402 (it may not be there)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-PAGES = ("", "jobs", "flows", "crashes", "operations", "doctor", "worker/worker:steps:0")
+PAGES = (
+    "",
+    "?view=tiles",
+    "queues",
+    "queue/steps",
+    "workers",
+    "jobs",
+    "flows",
+    "crashes",
+    "operations",
+    "doctor",
+    "worker/worker:steps:0",
+)
 
 
 def pages(served: Served) -> list[str]:
@@ -132,7 +144,7 @@ def opened(browser: Browser, served: Served, keys: dict[str, str]) -> Iterator[P
 @pytest.fixture
 def page(opened: Page, served: Served, watched: Watched) -> Page:
     watched.watch(opened)
-    go(opened, "")
+    go(opened, "?view=tiles")
     expect(tile(opened, "steps:0")).to_have_attribute("data-state", "healthy")
     return opened
 
@@ -149,7 +161,7 @@ def test_signing_in_and_what_a_key_does_not_allow(
     expect(page.get_by_role("alert")).to_contain_text("the key is not known")
     page.get_by_label("Key").fill(keys["eve"])
     page.get_by_role("button", name="Sign in").click()
-    expect(tile(page, "steps:1")).to_be_visible()
+    expect(page.get_by_role("heading", name="Workers")).to_contain_text("free")
     assert page.evaluate("document.cookie") == ""
     assert page.get_by_role("button", name="Pause").count() == 0
     go(page, "jobs")
@@ -181,15 +193,38 @@ def test_a_kill_a_restart_a_give_up_and_a_reset_are_seen(
         eventually(lambda gone=before: all(w["pid"] != gone for w in (served.hand.status() or {})["workers"]))
     expect(tile(page, "faults:0")).to_have_attribute("data-state", "failed")
     expect(tile(page, "faults:0")).to_contain_text("given up")
-    expect(page.get_by_role("heading", level=1)).not_to_contain_text("Healthy")
+    _what_is_wrong_stands_first(page, served)
     go(page, "doctor")
     expect(page.get_by_role("button", name="Reset faults")).to_be_visible()
     page.get_by_role("button", name="Reset faults").click()
     expect(page.get_by_role("status").last).to_contain_text("crash history cleared")
-    go(page, "")
+    go(page, "?view=tiles")
     expect(tile(page, "faults:0")).to_have_attribute("data-state", "healthy")
     go(page, "operations")
     expect(page.get_by_role("row").filter(has_text="reset").first).to_contain_text("ann")
+
+
+def _what_is_wrong_stands_first(page: Page, served: Served) -> None:
+    """The cause, in one line, and its remedy beside it; a deliberate pause below; the well folded."""
+    served.hand.pause("steps", reason="measuring")
+    held = served.steps.enqueue({"steps": 1})
+    go(page, "")
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("Error: 1 of 2 crews is down"))
+    problems = page.locator(".problems li")
+    expect(problems.first).to_contain_text(re.compile("crew faults: 1 of 1 given up: killed .SIGKILL."))
+    expect(problems.first.get_by_role("button", name="Reset faults")).to_be_visible()
+    expect(problems.last).to_contain_text("steps paused by")
+    expect(problems.last.get_by_role("button", name="Resume steps")).to_be_visible()
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Overview"))
+    expect(page.locator('link[rel="icon"]')).to_have_attribute("href", re.compile("icon-bad"))
+    rows = page.get_by_role("list", name="Workers, the unwell first").get_by_role("listitem")
+    expect(rows.first).to_contain_text("killed (SIGKILL)")
+    expect(rows.last).to_contain_text(re.compile("steps 0–1.*2 paused"))
+    rows.last.get_by_role("button").click()
+    expect(rows).to_have_count(4)
+    problems.last.get_by_role("button", name="Resume steps").click()
+    expect(problems.filter(has_text="paused")).to_have_count(0)
+    held.wait(30)
 
 
 def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spec: DB-3
@@ -264,7 +299,10 @@ def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7
     expect(page.get_by_role("log")).to_contain_text(HOSTILE)
     expect(page.get_by_role("list", name="Tags")).to_contain_text(HOSTILE)
     served.hand.pause("steps", reason=HOSTILE)
-    for where, shows in (("", page.locator(".held")), ("operations", page.get_by_role("row", name="pause").first)):
+    for where, shows in (
+        ("", page.locator(".problems li").last),
+        ("operations", page.get_by_role("row", name="pause").first),
+    ):
         go(page, where)
         expect(shows).to_contain_text(HOSTILE)
     served.hand.resume("steps")
@@ -291,6 +329,9 @@ def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # 
     eventually(lambda: served.hand.job(job.id).crashes > 0)
     served.hand.cancel(job.id)
     go(page, "crashes")
+    when = page.locator("tbody time").first
+    expect(when).to_have_text(re.compile("just now|ago"))
+    assert re.search(r"\w{3}, \d+ \w+ \d{4}.* (UTC|GMT|[A-Z]+)", when.get_attribute("title") or "")
     page.get_by_role("link").filter(has_text="SIGSEGV").first.click()
     expect(page.get_by_role("region", name="Stacks").last).to_contain_text("segfault")
     expect(page.get_by_role("link", name=job.id)).to_be_visible()
@@ -320,8 +361,13 @@ def test_pause_and_resume_by_keyboard_alone(page: Page) -> None:  # spec: DB-5 D
 
 
 def test_the_server_restarts_under_the_page(page: Page, served: Served) -> None:  # spec: DB-7 EV-5
+    go(page, "")
+    expect(page.get_by_role("button", name="Pause all workers")).to_be_visible()
     served.stop()
     expect(page.get_by_text("Connection lost")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The server does not answer")
+    expect(page.get_by_role("button", name="Pause all workers")).to_have_count(0)
+    expect(page.locator("main")).to_have_class("stale")
     served.start()
     expect(page.get_by_text("Connection lost")).to_have_count(0)
     job = served.steps.enqueue({"steps": 1000, "seconds": 0.02})
@@ -335,7 +381,7 @@ def test_a_phone_in_the_dark(browser: Browser, served: Served, keys: dict[str, s
     context = browser.new_context(viewport={"width": 375, "height": 720}, color_scheme="dark")
     page = watched.watch(context.new_page())
     sign_in(page, served.url, keys["ann"])
-    expect(tile(page, "steps:1")).to_be_visible()
+    expect(page.get_by_role("list", name="Workers, the unwell first")).to_contain_text("steps 0–1")
     dark = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(dark) == "rgb(15, 18, 22)"
     for where in pages(served):
@@ -357,6 +403,11 @@ def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, st
     page = watched.watch(context.new_page())
     page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     sign_in(page, served.url, keys["eve"])
+    rows = page.get_by_role("list", name="Workers, the unwell first").get_by_role("listitem")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_attribute("data-state", "crashed")
+    expect(rows.last).to_contain_text("999 free")
+    page.get_by_role("button", name="Tiles").click()
     expect(page.locator(".tile")).to_have_count(1000)
     expect(tile(page, "big:7")).to_have_attribute("data-state", "crashed")
     context.close()
@@ -396,10 +447,8 @@ def test_a_queue_that_is_limited_by_its_rate_says_when_the_next_job_starts(
     page = watched.watch(context.new_page())
     page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     sign_in(page, served.url, keys["eve"])
-    expect(page.get_by_role("article", name="Queue call")).to_contain_text(
-        re.compile(r"limited by rate, next in \d+ s")
-    )
-    expect(page.get_by_role("article", name="Queue tag")).not_to_contain_text("limited by rate")
+    expect(page.locator("[data-queue=call]")).to_contain_text(re.compile(r"limited by rate, next in \d+ s"))
+    expect(page.locator("[data-queue=tag]")).not_to_contain_text("limited by rate")
     context.close()
 
 
@@ -413,7 +462,9 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     page = watched.watch(context.new_page())
     page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     sign_in(page, served.url, keys["eve"])
-    expect(page.get_by_role("heading", name="b gone", exact=True)).to_be_visible()
+    expect(page.locator("[data-state=gone]")).to_contain_text("its node b is gone")
+    page.get_by_label("Node", exact=True).select_option("a")
+    expect(page.locator("[data-state=gone]")).to_have_count(0)
     go(page, "nodes")
     expect(page.locator("[data-node=a]")).to_contain_text("machine-a")
     expect(page.locator("[data-node=b]")).to_have_attribute("data-state", "gone")
@@ -464,6 +515,73 @@ def test_a_whole_node_is_drained_and_started_again(
     context.close()
 
 
+def test_without_a_node_nothing_can_be_pressed(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:  # spec: DB-6
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+
+    def without(route: Route) -> None:
+        found = route.fetch().json()
+        route.fulfill(json={**found, "supervisor": None})
+
+    page.route("**/api/v1/info", without)
+    sign_in(page, served.url, keys["ann"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("No node is running")
+    expect(page.get_by_role("main")).to_contain_text("chargehand work APP")
+    expect(page).to_have_title(re.compile(r"^\(1\) "))
+    assert page.get_by_role("button", name=re.compile("Pause|Restart|Reset|Resume|Stop|Scale")).count() == 0
+    context.close()
+
+
+def test_a_queue_has_a_page_with_its_failures_and_orders(page: Page, served: Served) -> None:  # spec: DB-2 DB-5
+    for name in ("a.flac", "b.flac"):
+        served.steps.enqueue({"steps": 1, "error": f"{name}: truncated"}, label=name)
+    longest = served.steps.enqueue({"steps": 400, "stage": "mix"})
+    eventually(lambda: (served.hand.counts() or [])[0] and served.hand.job(longest.id).state.value == "running")
+    go(page, "")
+    page.get_by_role("link", name="steps", exact=True).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queue steps")
+    failures = page.get_by_role("region", name="Failures by error").get_by_role("listitem")
+    expect(failures.filter(has_text="RuntimeError: b.flac: truncated")).to_contain_text(re.compile(r"\d+ ×"))
+    expect(page.get_by_role("region", name="Running longest")).to_contain_text("mix")
+    expect(page.locator(".figures")).to_contain_text(re.compile(r"run p50 / p95\s*\d"))
+    served.hand.cancel(longest.id)
+    page.get_by_role("button", name=re.compile("Retry .* failed job")).click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry all").click()
+    expect(page.get_by_role("status").last).to_contain_text("queued again")
+    page.get_by_role("button", name="Pause crew steps").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.locator(".held")).to_contain_text("no reason given")
+    page.get_by_role("button", name="Resume crew steps").click()
+    expect(page.locator(".held")).to_have_count(0)
+
+
+def test_the_keyboard_reaches_pages_rows_and_search(page: Page) -> None:  # spec: DB-8
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Search jobs")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page).to_have_url(re.compile("#/queues$"))
+    expect(page.locator("[data-queue=faults]")).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.locator("[data-queue=faults] a").first).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("[data-queue=steps] a").first).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queue faults")
+    page.keyboard.press("p")
+    expect(page.get_by_role("dialog")).to_contain_text("Pause crew faults")
+    page.keyboard.press("p")  # into the field: no key of the page
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page).to_have_url(re.compile("#/jobs$"))
+    expect(page.locator("main input:focus")).to_have_count(1)
+
+
 def test_very_many_jobs_are_paged(page: Page, served: Served) -> None:  # spec: DB-3
     served.fill(CROWD)
     go(page, "jobs?queue=archive")
@@ -492,10 +610,12 @@ def test_charts_begin_with_the_past(browser: Browser, served: Served, keys: dict
     context = browser.new_context()
     page = watched.watch(context.new_page())
     sign_in(page, served.url, keys["eve"])
-    chart = page.get_by_role("article", name="Queue steps").get_by_role("img")
+    go(page, "queue/steps")
     page.get_by_role("button", name="2 hours").click()
+    chart = page.get_by_role("img", name=re.compile("^Waiting and running: queue steps over the last hours"))
     expect(chart).to_have_attribute("data-since", re.compile(rf"{began}|{began + 1}"))
-    expect(chart).to_have_attribute("aria-label", re.compile("over the last hours"))
+    expect(page.locator(".charts figure")).to_have_count(4)
+    expect(chart.locator(".u-value").nth(1)).to_have_text(re.compile(r"\d"))  # the newest value, or that pointed at
     _a_worker_has_a_past(page, served)
     context.close()
 

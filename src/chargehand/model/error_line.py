@@ -24,7 +24,7 @@ _HEADER = re.compile(r"^(?:Exception Group )?Traceback \(most recent call last\)
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, | )?(?:in (?P<function>.*))?$')
 _EXCEPTION = re.compile(r"^(?P<code>[A-Za-z_][\w.<>]*)(?::|$)")
 _GROUP = re.compile(r" \(\d+ sub-exceptions?\)$")
-_FOREIGN = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<frozen ")
+_FOREIGN = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<")
 _PACKAGE = __file__.rpartition("/model/")[0] + "/"
 
 

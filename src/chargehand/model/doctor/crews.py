@@ -47,7 +47,7 @@ def replaced(facts: Facts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             cause="replaced",
             about=row.component,
-            short=f"{name} was replaced",
+            short=f"{name} was replaced: {why}",
             text=f"{name if shared else row.component} was replaced {ago} ago: {why}",
             remedy=facts.command(f"crashes --worker {name}"),
             since_ms=row.at_ms,

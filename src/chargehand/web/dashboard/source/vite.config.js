@@ -7,7 +7,7 @@ import { defineConfig } from "vite";
 const here = import.meta.dirname;
 const out = join(here, "..", "built");
 // Copied unchanged, under stable names, for the pages of an application.
-const AS_THEY_ARE = ["icon.svg", "src/frame.js", "src/session.js", "src/states.js"];
+const AS_THEY_ARE = ["icon.svg", "icon-bad.svg", "src/frame.js", "src/session.js", "src/states.js"];
 
 function sources(folder) {
   return readdirSync(folder, { withFileTypes: true })

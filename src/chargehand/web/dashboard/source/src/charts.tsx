@@ -9,6 +9,7 @@ import { theme } from "./theme";
 
 /** The minimum time range of a chart, in seconds. */
 const LEAST = 60;
+const HEIGHT = 110;
 
 export interface Line {
   label: string;
@@ -33,7 +34,7 @@ function resolved(element: HTMLElement, tone: string): string {
 }
 
 const INCREMENTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7];
-const LEAST_TOP: Record<string, number> = { bytes: 1 << 26 };
+const LEAST_TOP: Record<string, number> = { bytes: 1 << 26, time: 0.1 };
 
 const pad = (n: number): string => String(n).padStart(2, "0");
 
@@ -53,6 +54,11 @@ interface Props {
   format?: (n: number) => string;
 }
 
+/** Shows the newest values in the legend while nobody points at others. */
+function showLast(plot: uPlot | null): void {
+  if (plot && plot.data[0].length && (plot.cursor.left ?? -1) < 0) plot.setLegend({ idx: plot.data[0].length - 1 });
+}
+
 export function Chart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -64,22 +70,24 @@ export function Chart(props: Props) {
     const made = new uPlot(
       {
         width: element.clientWidth || 300,
-        height: 96,
-        legend: { show: false },
-        cursor: { show: false },
+        height: HEIGHT,
+        legend: { show: true, live: true },
+        cursor: { y: false, points: { size: 6 }, drag: { setScale: false, x: false, y: false } },
         padding: [6, 0, 0, 0],
         scales: {
           x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), props.reach), max] },
           ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, LEAST_TOP[scale] ?? 1)] }])),
         },
         series: [
-          {},
+          { label: "at", value: (_u, at) => (at === null ? "–" : clockAt(at, 0)) },
           ...props.lines.map((line) => {
             const stroke = resolved(element, line.tone);
             return {
               label: line.label,
               scale: line.scale,
               stroke,
+              spanGaps: true,
+              value: (_u: uPlot, n: number | null) => (n === null ? "–" : (props.format ?? String)(n)),
               width: 1.5,
               points: { show: false },
               ...(line.dashed ? { dash: [5, 4] } : {}),
@@ -105,7 +113,9 @@ export function Chart(props: Props) {
       element,
     );
     plot.current = made;
-    const fit = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 96 }));
+    showLast(made);
+    element.addEventListener("mouseleave", () => setTimeout(() => showLast(plot.current)));
+    const fit = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
     fit.observe(element);
     return () => {
       fit.disconnect();
@@ -117,6 +127,7 @@ export function Chart(props: Props) {
     void sampled.value;
     const data = props.data();
     plot.current?.setData(data);
+    showLast(plot.current);
     if (box.current) box.current.dataset.since = String(data[0][0] ?? "");
   });
   return <div class="chart" ref={box} role="img" aria-label={props.label} />;

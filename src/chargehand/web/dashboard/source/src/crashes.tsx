@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
-import { lately } from "./live";
+import { crashedAt } from "./live";
 import { Ago, Empty, Failure, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashDetail, CrashRecord as Crash } from "./types";
@@ -17,7 +17,7 @@ export function CrashesPage() {
   return (
     <>
       <h1 tabIndex={-1}>Crashes</h1>
-      <Crashes again={lately.value[0]?.at} />
+      <Crashes again={crashedAt.value} />
     </>
   );
 }

@@ -1,19 +1,18 @@
 // The findings of the doctor, each with its remedy, and a button where an operation is the remedy.
 
-import { get, may } from "./api";
-import { queueNames, queues, workers, workersTick } from "./live";
-import { order, retryFailed } from "./orders";
-import { Ago, Empty, Mark, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
-import { to } from "./route";
-import type { Diagnosed as Diagnosis, Finding } from "./types";
-import { shortName } from "./words";
+import { get } from "./api";
+import { workersTick } from "./live";
+import { Ago, Copy, Empty, Mark, Skeleton, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
+import { diagnosed, Remedy } from "./problems";
+import type { Diagnosed as Diagnosis } from "./types";
 
 const EVERY_MS = 10_000;
 
 export function Doctor() {
-  const [found, error, look] = useAsked<Diagnosis>(() => get("api/v1/doctor"), []);
+  const [, error, look] = useAsked<Diagnosis>(async () => (diagnosed.value = await get<Diagnosis>("api/v1/doctor")), []);
   useEvery(EVERY_MS, look);
   void workersTick.value;
+  const found = diagnosed.value;
   const state = found ? (found.status === null ? "healthy" : found.status) : "unknown";
   return (
     <>
@@ -22,7 +21,7 @@ export function Doctor() {
         <button onClick={look}>Examine again</button>
       </header>
       <Trouble error={error} />
-      {!found && !error && <Empty>Examining …</Empty>}
+      {!found && !error && <Skeleton />}
       {found && (
         <>
           <section class={`verdict ${toneOf(state)}`} aria-live="polite">
@@ -44,9 +43,9 @@ export function Doctor() {
                 </div>
                 <p>{finding.text}</p>
                 <p class="soft">
-                  Remedy: <code>{finding.remedy}</code>
+                  Remedy: <code>{finding.remedy}</code> <Copy text={finding.remedy} what="the remedy" />
                 </p>
-                <Remedy finding={finding} done={look} />
+                <Remedy finding={finding} />
               </li>
             ))}
           </ol>
@@ -56,35 +55,5 @@ export function Doctor() {
         </>
       )}
     </>
-  );
-}
-
-const CREW_CRASHES = ["backoff", "given-up", "breaker", "crashing"];
-
-function Remedy({ finding, done }: { finding: Finding; done: () => void }) {
-  const { cause, about } = finding;
-  const press = (text: string, work: () => Promise<unknown>) =>
-    may("control") && <button onClick={() => void work().then(() => setTimeout(done, 1000))}>{text}</button>;
-  const name = about === "*" ? "all workers" : shortName(about);
-  const size = [...workers.values()].filter((kept) => kept.now.peek().crew === about).length;
-  const remedies = {
-    paused: () => press(`Resume ${name}`, () => order("resume", about)),
-    "given-up": () => press(`Reset ${name}`, () => order("reset", about)),
-    breaker: () => press(`Reset ${name}`, () => order("reset", about)),
-    stopped: () => press(`Start ${name}`, () => order("start", about)),
-    "no-workers": () => press(`Scale ${name}`, () => order("scale", about, 1)),
-    busy: () => press(`Scale ${name}`, () => order("scale", about, size + 1)),
-    stuck: () => press(`Restart ${name}`, () => order("restart", about)),
-    "failed-jobs": () =>
-      press("Retry all failed", () =>
-        retryFailed(queueNames.value.filter((name) => (queues.get(name)?.now.value.failed ?? 0) > 0)),
-      ),
-  } as Record<string, () => preact.ComponentChildren>;
-  return (
-    <div class="buttons">
-      {remedies[cause]?.()}
-      {CREW_CRASHES.includes(cause) && <a href={to("crashes")}>Crash reports</a>}
-      {cause === "failed-jobs" && <a href={to("jobs", undefined, { state: "failed" })}>Failed jobs</a>}
-    </div>
   );
 }

@@ -4,7 +4,6 @@ import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
 import { forget, learnPast, sample } from "./samples";
 import type {
-  CrashRecord as Crash,
   CrewRow as Crew,
   FlowBody as Flow,
   FlowRemoval,
@@ -35,14 +34,6 @@ export interface Past {
   job: string | null;
 }
 
-export interface Happened {
-  at: number;
-  key: string;
-  component: string;
-  status: string;
-  text: string;
-}
-
 /** A live object: its newest state, and the number of the full state that last included it. */
 interface Kept<T> {
   now: Signal<T>;
@@ -50,13 +41,10 @@ interface Kept<T> {
 }
 
 const PAST_KEPT = 40;
-const LATELY_KEPT = 30;
-const LATELY_MS = 86_400_000;
-const SAME_MS = 2000;
 const SWEEP_MS = 1500;
-const EXPLAIN_TIMES = 6;
-const EXPLAIN_WITHIN_MS = 60_000;
 const HIDDEN_MS = 15_000;
+/** How long a stream may be interrupted before the page says so. */
+const LOST_MS = 1000;
 const MEMORIES_KEPT = 120;
 
 export const workers = new Map<string, Kept<Worker>>();
@@ -68,7 +56,8 @@ export const nodeNames = signal<string[]>([]);
 /** Whether several nodes share the store: then workers are named with their nodes. */
 export const several = computed(() => nodeNames.value.length > 1);
 export const pasts = new Map<string, Past[]>();
-export const queues = new Map<string, Kept<Queue>>();
+export type LiveQueue = Queue & { oldest_ms: number | null };
+export const queues = new Map<string, Kept<LiveQueue>>();
 export const queueNames = signal<string[]>([]);
 export const jobs = new Map<string, Kept<LiveJob>>();
 export const jobsTick = signal(0);
@@ -77,7 +66,8 @@ export const flowsTick = signal(0);
 /** Changes with every update of a worker, for components that aggregate workers. */
 export const workersTick = signal(0);
 export const health = signal<Health | null>(null);
-export const lately = signal<Happened[]>([]);
+/** When a worker crashed or was given up last, as far as this page has seen. */
+export const crashedAt = signal(0);
 
 export const connection = signal<"connecting" | "live" | "lost">("connecting");
 export const lastHeard = signal(0);
@@ -85,6 +75,11 @@ export const now = signal(serverNow());
 export const crews = signal<Crew[]>([]);
 export const pauses = signal<Pause[]>([]);
 export const info = signal<Info | null>(null);
+
+/** Since when no node runs, as this page noticed; null while one runs, or before that is known. */
+export const nodeless = signal<number | null>(null);
+/** Whether orders can be carried out: the server answers, and a node runs. */
+export const acting = computed(() => connection.value === "live" && nodeless.value === null);
 
 /** The topics of the current page, in addition to ALWAYS: `queue:jobs`, `job:ID`, `flow:*`, `flow:ID`. */
 export const wanted = signal<string[]>([]);
@@ -137,7 +132,10 @@ function apply(): void {
       else if (event.type === "queue_update") applyQueue(event);
       else if (event.type === "job_update") job = applyJob(event) || job;
       else if (event.type === "flow_update") flow = applyFlow(event) || flow;
-      else if (event.type === "health_update") health.value = event.health;
+      else if (event.type === "health_update") {
+        health.value = event.health;
+        aboutSoon(); // whether a node runs is not part of the event
+      }
     }
     if (come) sortWorkers();
     if (moved) workersTick.value++;
@@ -202,26 +200,7 @@ function remember(key: string, before: Worker | undefined, worker: Worker, at: n
   const fell = (worker.status === "crashed" || worker.status === "failed") && before.status !== worker.status;
   // The worker may have restarted before its crash was received.
   const back = worker.restart_count > before.restart_count && before.status !== "crashed" && !fell;
-  if (fell || back) {
-    const text = worker.cause ?? worker.text ?? (back ? "restarted" : worker.reason ?? "");
-    const entry = { at, key, component: worker.component, status: back ? "restarted" : worker.status, text };
-    lately.value = [entry, ...lately.peek()].slice(0, LATELY_KEPT);
-    if (back && !worker.text) void explain(entry, EXPLAIN_TIMES);
-  }
-}
-
-/** Adds the text of the crash report, which is written after the worker has restarted. */
-async function explain(entry: Happened, times: number): Promise<void> {
-  try {
-    const found = await get<{ crashes: Crash[] }>("api/v1/crashes", { component: entry.component, limit: 1 });
-    const crash = found.crashes[0];
-    if (crash && Math.abs(crash.at_ms - entry.at) < EXPLAIN_WITHIN_MS) {
-      const told = { ...entry, text: crash.cause };
-      lately.value = lately.peek().map((each) => (each === entry ? told : each));
-    } else if (times > 1) setTimeout(() => void explain(entry, times - 1), 500);
-  } catch {
-    // the connection is lost; the entry says that the worker restarted
-  }
+  if (fell || back) crashedAt.value = at;
 }
 
 function sortWorkers(): void {
@@ -235,12 +214,16 @@ function sortWorkers(): void {
   workerKeys.value = found.map((each) => each.key);
 }
 
+/** Returns since when the job that is taken next has been due, which does not change as long as it waits. */
+const oldestOf = ({ queue, timestamp_ms }: QueueUpdate): number | null =>
+  queue.oldest_wait_s === null ? null : timestamp_ms - queue.oldest_wait_s * 1000;
+
 function applyQueue(event: QueueUpdate | QueueRemoval): void {
   const name = event.queue.name ?? "";
   if ("removed" in event) {
     queues.delete(name);
     forget(name);
-  } else if (!keep(queues, name, event.queue)) return;
+  } else if (!keep(queues, name, { ...event.queue, oldest_ms: oldestOf(event) })) return;
   queueNames.value = [...queues.keys()].filter(Boolean).sort();
 }
 
@@ -304,6 +287,7 @@ let source: EventSource | null = null;
 let listening = "";
 let retry: ReturnType<typeof setTimeout> | undefined;
 let patience = 1000;
+let losing: ReturnType<typeof setTimeout> | undefined;
 /** Whether the history was fetched: when the page is opened, and after the stream was interrupted. */
 let caughtUp = false;
 
@@ -318,6 +302,8 @@ function open(topics: string): void {
     if (first) tellAnew(); // a reconnection resumes the stream, or sends a resync event
     first = false;
     patience = 1000;
+    clearTimeout(losing);
+    losing = undefined;
     connection.value = "live";
     lastHeard.value = Date.now();
     void about();
@@ -325,7 +311,7 @@ function open(topics: string): void {
     caughtUp = true;
   };
   mine.onerror = () => {
-    connection.value = "lost";
+    losing ??= setTimeout(() => (connection.value = "lost"), LOST_MS);
     caughtUp = false;
     if (mine.readyState === EventSource.CLOSED) again(topics);
   };
@@ -406,30 +392,19 @@ export async function about(): Promise<void> {
       crews.value = foundCrews.crews;
       pauses.value = foundPauses.pauses;
       info.value = foundInfo;
+      const elsewhere = [...nodes.values()].some((kept) => kept.now.peek().status !== "gone");
+      if (foundInfo.supervisor || elsewhere) nodeless.value = null;
+      else nodeless.value ??= serverNow();
     });
   } catch {
     // shown as the connection state; fetched again after the reconnection
   }
 }
 
-/** Fetches the history: queue samples and recent crashes. */
+/** Fetches the samples of queues from before the page was opened. */
 async function before(): Promise<void> {
   try {
-    const [found] = await Promise.all([get<{ crashes: Crash[] }>("api/v1/crashes", { limit: LATELY_KEPT }), learnPast()]);
-    const recent = found.crashes.filter((crash) => crash.at_ms > serverNow() - LATELY_MS);
-    const known = lately.peek();
-    const told = (crash: Crash) =>
-      known.some((each) => each.component === crash.component && Math.abs(each.at - crash.at_ms) < SAME_MS);
-    const latest = new Set<string>();
-    const missing = recent.filter((crash) => !told(crash)).map((crash) => {
-      const key = `${crash.component}@${crash.node}`;
-      const worker = latest.has(key) ? undefined : workers.get(key)?.now.peek();
-      latest.add(key); // newest first: only the newest crash can be the one after which the worker was given up
-      const status = worker?.status === "failed" ? "failed" : "crashed";
-      const text = (status === "failed" && (worker?.cause ?? worker?.text)) || crash.cause;
-      return { at: crash.at_ms, key, component: crash.component, status, text };
-    });
-    lately.value = [...known, ...missing].sort((a, b) => b.at - a.at).slice(0, LATELY_KEPT);
+    await learnPast();
   } catch {
     // shown as the connection state; fetched again after the reconnection
   }

@@ -10,22 +10,29 @@ import { FlowPage } from "./flow";
 import { Flows } from "./flows";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
+import { Keyboard } from "./keys";
 import { connection, health, info, listen, lostSince, nodeNames, wanted } from "./live";
 import { Nodes } from "./nodes";
 import { Operations } from "./operations";
 import { Overview } from "./overview";
-import { Dialog, Mark, tell, Toasts } from "./parts";
+import { Dialog, Mark, Skeleton, tell, Toasts } from "./parts";
+import { howMany, watchProblems } from "./problems";
+import { QueuePage } from "./queue";
+import { QueuesPage } from "./queues";
 import { place, to } from "./route";
 import { SignIn } from "./signin";
 import "./style.css";
 import { choice, type Theme } from "./theme";
 import { WorkerPage } from "./worker";
+import { Workers } from "./workers";
 
 const PAGES: [page: string, title: string][] = [
   ["", "Overview"],
   ["nodes", "Nodes"],
   ["jobs", "Jobs"],
   ["flows", "Flows"],
+  ["queues", "Queues"],
+  ["workers", "Workers"],
   ["crashes", "Crashes"],
   ["operations", "Operations"],
   ["doctor", "Diagnosis"],
@@ -46,6 +53,12 @@ function Page() {
       return <Flows />;
     case "flow":
       return <FlowPage key={what} id={what} />;
+    case "queues":
+      return <QueuesPage />;
+    case "queue":
+      return <QueuePage key={what} name={what} />;
+    case "workers":
+      return <><h1 tabIndex={-1} class="hidden">Workers</h1><Workers /></>;
     case "worker":
       return <WorkerPage key={what} name={what} />;
     case "crashes":
@@ -61,7 +74,7 @@ function Page() {
   }
 }
 
-const PARENTS: Record<string, string> = { job: "jobs", flow: "flows", worker: "", crash: "crashes" };
+const PARENTS: Record<string, string> = { job: "jobs", flow: "flows", queue: "queues", worker: "workers", crash: "crashes" };
 
 function App() {
   const main = useRef<HTMLElement>(null);
@@ -75,7 +88,7 @@ function App() {
     first.current = false;
   }, [page, what]);
   if (!session.value) {
-    return refused.value === null ? <p class="empty">…</p> : <SignIn />;
+    return refused.value === null ? <main><Skeleton /></main> : <SignIn />;
   }
   const active = PARENTS[page] ?? page;
   const lost = connection.value === "lost";
@@ -127,6 +140,7 @@ function App() {
         {info.value?.supervisor?.pid && `, node process ${info.value.supervisor.pid}`}
       </footer>
       <Toasts />
+      <Keyboard />
       <Dialog />
     </>
   );
@@ -164,9 +178,13 @@ effect(() => {
   const topics = topicsOf(page, what);
   if (topics.join() !== wanted.peek().join()) wanted.value = topics;
   const title = PAGES.find(([name]) => name === page)?.[1] ?? what;
-  document.title = `${title} · Chargehand`;
+  const problems = session.value ? howMany.value : 0;
+  document.title = `${problems ? `(${problems}) ` : ""}${title || what} · Chargehand`;
+  const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
+  if (icon) icon.href = icon.href.replace(/icon[a-z-]*\.svg/, problems ? "icon-bad.svg" : "icon.svg");
 });
 
 render(<App />, document.getElementById("root")!);
 listen();
+watchProblems();
 void begin();

@@ -2,9 +2,9 @@
 
 import { useComputed } from "@preact/signals";
 import { may } from "./api";
-import { isGone, nodeNames, nodes, pauses, workerKeys, workers, workersTick } from "./live";
+import { acting, isGone, nodeNames, nodes, pauses, workerKeys, workers, workersTick } from "./live";
 import { allOf, named, order, Orders } from "./orders";
-import { Held, Tile } from "./overview";
+import { Held, List } from "./workers";
 import { Ago, Empty, Since, State } from "./parts";
 import type { NodeBody as Node } from "./types";
 import { many } from "./words";
@@ -102,27 +102,21 @@ function NodeSection({ name }: { name: string }) {
         )}
         {node && node.status !== "gone" && <NodeOrders node={node} keys={[...byCrew.values()].flat()} />}
       </header>
+      {node && node.status !== "gone" && may("control") && acting.value && byCrew.size > 0 && (
+        <p class="buttons scales">
+          {[...byCrew.keys()].map((crew) => (
+            <button
+              key={crew}
+              onClick={() => order("scale", `${name}/${crew}`, configured(node, crew))}
+              aria-label={`Scale ${named(`${name}/${crew}`)}`}
+            >
+              Scale {crew}
+            </button>
+          ))}
+        </p>
+      )}
       {byCrew.size === 0 && <Empty>This node has no workers.</Empty>}
-      {[...byCrew].map(([crew, keys]) => (
-        <div key={crew}>
-          <h3 class="of">
-            {crew}
-            {node && node.status !== "gone" && may("control") && (
-              <button
-                onClick={() => order("scale", `${name}/${crew}`, configured(node, crew))}
-                aria-label={`Scale ${named(`${name}/${crew}`)}`}
-              >
-                Scale
-              </button>
-            )}
-          </h3>
-          <ul class="tiles">
-            {keys.map((key) => (
-              <Tile key={key} name={key} />
-            ))}
-          </ul>
-        </div>
-      ))}
+      {byCrew.size > 0 && <List keys={[...byCrew.values()].flat()} />}
     </section>
   );
 }

@@ -1,7 +1,7 @@
 // Operations on workers and jobs: shown if the key has the scope, confirmed if they interrupt work.
 
 import { may, post, postNothing } from "./api";
-import { about, several } from "./live";
+import { about, acting, several } from "./live";
 import { ask, tell, type Field } from "./parts";
 import type { Answer } from "./types";
 import { many, shortName } from "./words";
@@ -18,6 +18,8 @@ const NAMES: Record<Verb, string> = {
   start: "Start",
   stop: "Stop",
 };
+/** The keys of the keyboard for orders. */
+const KEYS: Partial<Record<Verb, string>> = { pause: "p", resume: "p" };
 const HURTS: Partial<Record<Verb, string>> = {
   stop: "Current jobs may finish within the grace period; otherwise they are queued again. The workers stay stopped until they are started.",
   drain: "Current jobs finish without a time limit. The workers then stay stopped until they are started.",
@@ -92,27 +94,29 @@ interface Concerned {
   paused: boolean;
   down: boolean;
   size?: number;
+  /** Whether all but the first are in the menu. */
+  brief?: boolean;
   /** Whether the workers of a node finish their jobs and stop, or have stopped so. */
   drained?: boolean;
 }
 
 /** Buttons for the operations on a crew, a worker, a node or all workers; the likely ones first. */
-export function Orders({ scope, paused, down, size, drained }: Concerned) {
-  if (!may("control")) return null;
+export function Orders({ scope, paused, down, size, drained, brief }: Concerned) {
+  if (!may("control") || !acting.value) return null;
   const button = (verb: Verb) => (
-    <button key={verb} onClick={() => order(verb, scope, size)} aria-label={`${NAMES[verb]} ${named(scope)}`}>
-      {NAMES[verb]}
+    <button key={verb} data-key={KEYS[verb]} onClick={() => order(verb, scope, size)} aria-label={`${NAMES[verb]} ${named(scope)}`}>
+      {NAMES[verb]}{scope === null && first[0] === verb && " all"}
     </button>
   );
   const likely: Verb = !isNode(scope) ? "restart" : drained ? "start" : "drain";
   const first: Verb[] = [paused ? "resume" : "pause", likely];
   if (down) first.push("reset");
   if (size !== undefined) first.push("scale");
+  if (brief) first.length = 1;
   const all: Verb[] = [paused ? "pause" : "resume", "drain", "restart", "stop", "start", "reset"];
   const rest = all.filter((verb) => !first.includes(verb));
   return (
     <div class="orders" role="group" aria-label={`Actions for ${named(scope)}`}>
-      {scope === null && <span class="soft">All workers:</span>}
       {first.map(button)}
       <details class="menu">
         <summary aria-label={`More actions for ${named(scope)}`}>More</summary>

@@ -22,11 +22,12 @@ export function Mark({ state }: { state: string }) {
   );
 }
 
-export function State({ state, word }: { state: string; word?: string }) {
+/** A state in words, with its mark unless it is `bare`. */
+export function State({ state, word, bare }: { state: string; word?: string | undefined; bare?: boolean }) {
   const [tone, , usual] = lookOf(state);
   return (
     <span class={`state ${tone}`}>
-      <Mark state={state} />
+      {!bare && <Mark state={state} />}
       {word ?? usual ?? state}
     </span>
   );
@@ -256,7 +257,7 @@ async function copied(text: string): Promise<boolean> {
 /** An error: its one line, the frames of the application, and the whole text folded. */
 export function Failure({ line, frames, text, label }: { line: string | null; frames: string[]; text: string; label: string }) {
   const rest = text.trim();
-  const more = rest.includes("\n") || rest !== line;
+  const more = rest.includes("\n");
   return (
     <div class="failure">
       <p class="cause">

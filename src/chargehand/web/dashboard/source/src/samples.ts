@@ -6,14 +6,24 @@ import { get } from "./api";
 import type { QueueBody as Queue, QueueHistory } from "./types";
 import { serverNow, waiting } from "./words";
 
-export interface Samples {
-  at: number[];
-  waiting: number[];
-  running: number[];
-  rate: number[];
-  failed: number[];
-}
+type Value = number | null;
 type Reach = "minutes" | "hours";
+
+/** What is kept of a queue: its figures, each with where a sample has it. */
+const FIGURES = {
+  waiting: waiting as (queue: Queue) => Value,
+  running: (queue: Queue) => queue.running,
+  rate: (queue: Queue) => queue.rate ?? 0,
+  failed: (queue: Queue) => queue.failed,
+  wait_p50_s: (queue: Queue) => queue.wait_p50_s ?? null,
+  wait_p95_s: (queue: Queue) => queue.wait_p95_s ?? null,
+  run_p50_s: (queue: Queue) => queue.run_p50_s ?? null,
+  run_p95_s: (queue: Queue) => queue.run_p95_s ?? null,
+  oldest_wait_s: (queue: Queue) => queue.oldest_wait_s ?? null,
+};
+export type Figure = keyof typeof FIGURES;
+const NAMES = Object.keys(FIGURES) as Figure[];
+type Samples = { at: number[] } & Record<Figure, Value[]>;
 
 /** The maximum time range of a chart, in seconds. */
 export const REACH: Record<Reach, number> = { minutes: 300, hours: 7200 };
@@ -24,18 +34,16 @@ export const reach = signal<Reach>("minutes");
 export const sampled = signal(0);
 const kept: Record<Reach, Map<string, Samples>> = { minutes: new Map(), hours: new Map() };
 
-const none = (): Samples => ({ at: [], waiting: [], running: [], rate: [], failed: [] });
-const columns = (samples: Samples): number[][] => Object.values(samples) as number[][];
+const none = (): Samples =>
+  ({ at: [], ...Object.fromEntries(NAMES.map((name) => [name, [] as Value[]])) }) as unknown as Samples;
+const columns = (samples: Samples): Value[][] => [samples.at, ...NAMES.map((name) => samples[name])];
 
 function push(table: Reach, name: string, at: number, queue: Queue): void {
   const found = kept[table].get(name) ?? none();
   kept[table].set(name, found);
   if (found.at[found.at.length - 1] === at) return;
   found.at.push(at);
-  found.waiting.push(waiting(queue));
-  found.running.push(queue.running);
-  found.rate.push(queue.rate ?? 0);
-  found.failed.push(queue.failed);
+  for (const figure of NAMES) found[figure].push(FIGURES[figure](queue));
   if (found.at.length > MOST[table]) for (const column of columns(found)) column.shift();
 }
 
@@ -62,7 +70,7 @@ function older(found: QueueHistory, known: Samples, seconds: number): Samples {
   const made = none();
   const add = (at: number, from: number) => {
     made.at.push(at);
-    for (const name of ["waiting", "running", "rate", "failed"] as const) made[name].push(found[name][from]!);
+    for (const name of NAMES) made[name].push(found[name]?.[from] ?? null);
   };
   let last = -1;
   found.at_ms.forEach((ms, from) => {
@@ -84,28 +92,45 @@ export async function learnPast(): Promise<void> {
     for (const table of ["minutes", "hours"] as const) {
       const known = kept[table].get(queue.name) ?? none();
       const before = older(queue, known, REACH[table]);
-      const joined = columns(before).map((column, at) => [...column, ...columns(known)[at]!].slice(-MOST[table]));
-      const [at, waiting, running, rate, failed] = joined as [number[], number[], number[], number[], number[]];
-      kept[table].set(queue.name, { at, waiting, running, rate, failed });
+      const joined = none();
+      joined.at = [...before.at, ...known.at].slice(-MOST[table]);
+      for (const name of NAMES) joined[name] = [...before[name], ...known[name]].slice(-MOST[table]);
+      kept[table].set(queue.name, joined);
     }
   }
   sampled.value++;
 }
 
-/** Returns the columns of a queue's chart: times, waiting, rate, and jobs that failed since its first sample. */
-export function drawn(name: string): [number[], number[], number[], number[]] {
+/** Returns the columns of a chart: times, then these figures; of `failed` the jobs that failed since the first sample. */
+export function drawn(name: string, figures: Figure[]): [number[], ...Value[][]] {
   const found = kept[reach.value].get(name) ?? none();
   const newest = kept.minutes.get(name);
   const end = newest ? newest.at.length - 1 : -1;
   const live = reach.value === "hours" && newest && end >= 0 && newest.at[end]! > (found.at[found.at.length - 1] ?? 0);
   const before = found.failed[0] ?? 0;
-  const rows: [number[], number[], number[], number[]] = [
-    found.at,
-    found.waiting,
-    found.rate,
-    found.failed.map((failed) => Math.max(0, failed - before)),
-  ];
-  if (!live) return rows;
-  const last = [newest.at[end]!, newest.waiting[end]!, newest.rate[end]!, Math.max(0, newest.failed[end]! - before)];
-  return rows.map((row, at) => [...row, last[at]!]) as [number[], number[], number[], number[]];
+  const value = (figure: Figure, each: Value): Value =>
+    figure === "failed" ? Math.max(0, (each ?? 0) - before) : each;
+  const at = live ? [...found.at, newest.at[end]!] : found.at;
+  const rows = figures.map((figure) => {
+    const row = found[figure].map((each) => value(figure, each));
+    return live ? [...row, value(figure, newest[figure][end] ?? null)] : row;
+  });
+  return [at, ...rows];
+}
+
+/** Returns a queue's rate in the last minutes as so many parts of equal length, newest last; null: not known. */
+export function rates(name: string, parts: number): Value[] {
+  const found = kept.minutes.get(name);
+  const end = Math.round(serverNow() / 1000);
+  const made: Value[] = Array.from({ length: parts }, () => null);
+  const each = REACH.minutes / parts;
+  let last = parts;
+  for (let at = (found?.at.length ?? 0) - 1; at >= 0; at--) {
+    const part = parts - 1 - Math.floor((end - found!.at[at]!) / each);
+    if (part < 0) break;
+    // Of a gap, in which nothing changed, the value before it is true.
+    for (let gap = Math.min(part, last - 1); gap < last; gap++) made[gap] ??= found!.rate[at] ?? 0;
+    last = part;
+  }
+  return made;
 }

@@ -59,12 +59,13 @@ export function gpuMemory(gpu: WorkerGpu): string {
   return gpu.memory_used === null ? bytes(gpu.memory) : `${gpu.memory_used ? bytes(gpu.memory_used) : "0"} of ${bytes(gpu.memory)}`;
 }
 
-export function perSecond(rate: number | null): string {
-  if (rate === null) return "–";
-  if (rate === 0) return "0/s";
-  if (rate >= 10) return `${count(rate)}/s`;
-  if (rate >= 0.1) return `${rate.toFixed(1)}/s`;
-  return `${(rate * 60).toFixed(1)}/min`;
+/** Formats jobs per second as jobs per minute, or per hour if they are few. */
+export function perMinute(rate: number | null): string {
+  if (!rate) return "0/min";
+  const minute = rate * 60;
+  if (minute >= 10) return `${count(minute)}/min`;
+  if (minute >= 1) return `${minute.toFixed(1).replace(".0", "")}/min`;
+  return `${(rate * 3600).toFixed(rate * 3600 < 10 ? 1 : 0).replace(".0", "")}/h`;
 }
 
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -5,7 +5,7 @@ import { Crashes } from "./crashes";
 import { addressOf, isGone, memories, workerKeys, workers } from "./live";
 import { LogLines } from "./logs";
 import { Orders } from "./orders";
-import { stateOf, wordOf } from "./overview";
+import { stateOf, wordOf } from "./workers";
 import { Bar, Empty, progressWords, Since, State } from "./parts";
 import { toJob } from "./route";
 import { Timeline, useHistory, weighed } from "./timeline";
