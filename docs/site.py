@@ -5,7 +5,9 @@ The site has no repository to link to, and a reader of the site has no clone.
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -52,6 +54,46 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     code = list(FENCE.finditer(markdown))
     inside = [(each.start(), each.end()) for each in code]
     return LINK.sub(lambda link: link[0] if any(a <= link.start() < b for a, b in inside) else replaced(link), markdown)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Writes llms.txt, an index of the pages in Markdown, and llms-full.txt, the text of those in the navigation."""
+    parts = [f"# {config.site_name}", f"> {config.site_description}"]
+    whole: list[str] = []
+    for section, pages in _pages(config.nav or []):
+        parts.append(f"## {section}")
+        parts.append("\n".join(f"- [{title}]({_address(page)})" for title, page in pages))
+        whole += [_text(page) for _, page in pages]
+    site = Path(config.site_dir)
+    (site / "llms.txt").write_text("\n\n".join([*parts, ""]))
+    (site / "llms-full.txt").write_text("\n\n".join(whole))
+
+
+def _pages(nav: list[dict[str, Any]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yields each top part of the navigation with its pages: their titles and files."""
+
+    def below(entries: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+        for entry in entries:
+            for title, found in entry.items():
+                if isinstance(found, str):
+                    yield title, found
+                else:
+                    yield from below(found)
+
+    for entry in nav:
+        for title, found in entry.items():
+            yield title, [(title, found)] if isinstance(found, str) else list(below(found))
+
+
+def _address(page: str) -> str:
+    """Returns the relative address of a page of the site."""
+    return "./" if page == "index.md" else f"{page.removesuffix('.md')}/"
+
+
+def _text(page: str) -> str:
+    """Returns the source of a page."""
+    source = next((source for source, name in PAGES.items() if name == page), f"docs/{page}")
+    return (ROOT / source).read_text()
 
 
 def _target(page: str, link: str) -> Path | None:

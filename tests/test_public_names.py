@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import chargehand
-from chargehand import Crew, FlowRecord, JobOptions, Ref, Transaction
+from chargehand import Crew, FlowRecord, JobOptions, Ref, Transaction, testing
+from chargehand.client import Client
 
 INTERNAL = {
     "AccessWriting",
@@ -65,3 +66,17 @@ def test_every_type_in_a_public_signature_is_exported() -> None:
 def test_every_public_name_can_be_imported_and_is_listed_once() -> None:
     assert sorted(set(chargehand.__all__)) == chargehand.__all__
     assert all(getattr(chargehand, name) is not None for name in chargehand.__all__)
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    """The page of the Python API is generated from them."""
+    kinds = {name: getattr(chargehand, name) for name in chargehand.__all__}
+    kinds |= {name: getattr(testing, name) for name in testing.__all__} | {"Client": Client}
+    bare = [name for name, kind in kinds.items() if inspect.isroutine(kind) or inspect.isclass(kind)]
+    bare = [name for name in bare if not (vars(kinds[name]).get("__doc__") or kinds[name].__doc__)]
+    for name, kind in kinds.items():
+        for member, found in vars(kind).items() if inspect.isclass(kind) else ():
+            called = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+            if inspect.isfunction(called) and not member.startswith("_") and not called.__doc__:
+                bare.append(f"{name}.{member}")
+    assert bare == []

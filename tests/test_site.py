@@ -73,6 +73,14 @@ def test_every_link_of_the_site_leads_to_a_file(site: Path) -> None:
     assert broken == []
 
 
+def test_llms_txt_names_every_page_of_the_navigation(site: Path) -> None:
+    index = (site / "llms.txt").read_text()
+    pages = re.findall(r"\]\(([\w/-]+)/\)", index)
+    assert len(pages) > 40
+    assert [page for page in pages if not (site / page / "index.html").is_file()] == []
+    assert "# Tutorial" in (site / "llms-full.txt").read_text()
+
+
 def test_no_page_loads_anything_from_another_server(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert not re.findall(r'<(?:script|img|iframe)[^>]+src="(?:https?:)?//[^"]+', page.read_text()), page

@@ -116,6 +116,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Closes the connections; the end of a `with` block does so, too."""
         self._http.close()
 
     # one request

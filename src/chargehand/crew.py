@@ -205,6 +205,7 @@ class Crew(Generic[Payload, Result]):
 
     @property
     def name(self) -> str:
+        """The name of the crew."""
         return self.plan.name
 
     def new_job(self, payload: Payload, *, id: str | None = None, **options: Unpack[JobOptions]) -> NewJob:
