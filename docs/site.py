@@ -87,7 +87,9 @@ def _pages(nav: list[dict[str, Any]]) -> Iterator[tuple[str, list[tuple[str, str
 
 def _address(page: str) -> str:
     """Returns the relative address of a page of the site."""
-    return "./" if page == "index.md" else f"{page.removesuffix('.md')}/"
+    if page == "index.md":
+        return "./"
+    return f"{page.removesuffix('.md').removesuffix('/README')}/"
 
 
 def _text(page: str) -> str:

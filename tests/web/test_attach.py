@@ -185,6 +185,18 @@ def test_an_unknown_job_in_the_users_own_route_is_not_found(
     assert str(hand.path) not in text
 
 
+def test_an_unknown_flow_in_the_users_own_route_is_not_found(hand: Chargehand) -> None:
+    app = FastAPI()
+    hand.attach(app)
+
+    @app.get("/films/{id}")
+    def state(id: str) -> Any:
+        return hand.find_flow(id).status()
+
+    status, text = get(app, "/films/nope")
+    assert (status, "there is no such flow" in text) == (404, True)
+
+
 LATE = ResultTimeout("job 1 did not end", "1", "queued", "all workers of tag are given up: no model at /srv/m")
 
 

@@ -20,7 +20,15 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Scope
 
 from chargehand import log
-from chargehand.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultTimeout, StoreError
+from chargehand.errors import (
+    ConfigurationError,
+    FlowNotFound,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultTimeout,
+    StoreError,
+)
 from chargehand.model.access import SCOPES
 from chargehand.web import auth
 from chargehand.web.api import create
@@ -151,6 +159,11 @@ async def _no_such_job(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": "there is no such job"}, 404)
 
 
+async def _no_such_flow(request: Request, error: Exception) -> Response:
+    """Returns 404 for a FlowNotFound that a route of the application raised."""
+    return JSONResponse({"detail": "there is no such flow"}, 404)
+
+
 async def _store_away(request: Request, error: Exception) -> Response:
     """Returns 503 for a StoreError that a route of the application raised; only the log has its text."""
     log.error("a route of the application failed: the store cannot be used", path=request.url.path, why=error)
@@ -198,6 +211,7 @@ async def _result_late(request: Request, error: Exception) -> Response:
 
 _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     JobNotFound: _no_such_job,
+    FlowNotFound: _no_such_flow,
     StoreError: _store_away,
     JobFailed: _job_failed,
     JobCancelled: _job_failed,
