@@ -166,7 +166,7 @@ def test_signing_in_and_what_a_key_does_not_allow(
     assert page.get_by_role("button", name="Pause").count() == 0
     go(page, "jobs")
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
-    assert page.get_by_role("button", name="Retry all failed").count() == 0
+    assert page.get_by_role("group", name="Actions for jobs").count() == 0
     assert page.get_by_role("button", name="New job").count() == 0
     for where in ("worker/worker:steps:0", "doctor", "operations"):
         go(page, where)
@@ -261,17 +261,18 @@ def test_jobs_are_filtered_by_tag(page: Page, served: Served) -> None:
     rows = page.locator("[data-job]")
     go(page, "jobs?queue=steps&tag=nightly")
     expect(rows).to_have_count(2)
-    field = page.get_by_role("searchbox", name="Tag")
-    expect(field).to_have_value("nightly")
+    field = page.get_by_label("Filter")
+    expect(field).to_have_value("queue:steps tags:nightly")
     page.locator(f'[data-job="{red.id}"]').get_by_role("link", name="red").last.click()
     expect(rows).to_have_count(1)
-    expect(field).to_have_value("red")
-    assert "queue=steps" in page.url, "the other filters are kept"
-    assert "tag=red" in page.url
+    expect(field).to_have_value("queue:steps tags:red")  # the other words are kept
+    assert "filter=queue%3Asteps+tags%3Ared" in page.url
     page.reload()
     expect(rows).to_have_count(1)
-    field.fill("nightly")
+    field.fill("tags:nightly queue:steps")
     expect(rows).to_have_count(2)
+    field.fill("stat:done")
+    expect(page.get_by_role("alert")).to_contain_text("did you mean state:?")
     go(page, f"job/{blue.id}")
     page.get_by_role("list", name="Tags").get_by_role("link", name="blue").click()
     expect(rows).to_have_count(1)
@@ -281,6 +282,41 @@ def test_jobs_are_filtered_by_tag(page: Page, served: Served) -> None:
     expect(rows.first).to_have_attribute("data-job", third.id)
 
 
+def test_jobs_are_picked_grouped_and_retried(page: Page, served: Served) -> None:  # spec: DB-3 DB-8
+    """By the mouse, by the keyboard, and all that match."""
+    texts = ("truncated at byte 17", "truncated at byte 4", "no such album")
+    failed = [
+        served.steps.enqueue({"steps": 1, "seconds": 0, "hopeless": text}, label=f"bad {n}", tags=["pick"])
+        for n, text in enumerate(texts)
+    ]
+    eventually(lambda: all(served.hand.job(job.id).state.value == "failed" for job in failed))
+    go(page, "jobs?filter=tags:pick")
+    rows = page.locator("[data-job]")
+    expect(rows).to_have_count(3)
+    tabs = page.get_by_role("group", name="State")
+    expect(tabs.get_by_role("button", name="failed 3")).to_be_visible()
+    tabs.get_by_role("button", name="failed").click()
+    causes = page.get_by_role("list").filter(has_text="2 × truncated at byte 4")
+    expect(causes).to_be_visible()
+    page.get_by_role("heading", level=1).focus()
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    acting = page.get_by_role("group", name="Actions for jobs")
+    expect(acting).to_contain_text("2 picked")
+    expect(page.get_by_role("checkbox", name="Pick bad 2")).to_be_checked()
+    page.keyboard.press("x")
+    expect(acting).to_contain_text("1 picked")
+    acting.get_by_role("button", name="Select all 3 that match").click()
+    acting.get_by_role("button", name="Delete 3").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Delete 3 jobs?")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    causes.get_by_role("button", name="Retry 2 × truncated").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry 2 jobs").click()
+    expect(page.get_by_role("status").last).to_contain_text("2 jobs queued again")
+    (entry,) = [each for each in served.hand.operations() if each.verb == "retry" and "truncated" in str(each.detail)]
+    assert str(entry.detail).startswith("2 jobs: state:failed")
+
+
 def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7 SE-4 DB-3
     payload = {"steps": 1, "seconds": 0, "error": HOSTILE, "stage": HOSTILE, "say": HOSTILE}
     job = served.steps.enqueue(payload, label=HOSTILE, key=HOSTILE, tags=[HOSTILE])
@@ -288,9 +324,9 @@ def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7
     go(page, "jobs?state=failed&text=onerror")
     row = page.locator(f'[data-job="{job.id}"]')
     expect(row).to_contain_text(HOSTILE)
-    page.get_by_label("State").select_option("timed out")
+    page.get_by_label("Filter").fill("state:failed reason:timed-out onerror")
     expect(row).to_have_count(0)
-    page.get_by_label("State").select_option("raised an exception")
+    page.get_by_label("Filter").fill("state:failed reason:raised onerror")
     expect(row).to_contain_text(HOSTILE)
     row.get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
@@ -597,7 +633,7 @@ def test_very_many_jobs_are_paged(page: Page, served: Served) -> None:  # spec: 
     assert seen == [f"{CROWD - number:032x}" for number in range(250)]  # each once, newest first
     page.get_by_role("button", name="Newest").click()
     expect(page.locator(f'[data-job="{CROWD:032x}"]')).to_be_visible()
-    page.get_by_label("Text").fill("song 12345")
+    page.get_by_label("Filter").fill('queue:archive "song 12345"')
     expect(page.locator(f'[data-job="{12345:032x}"]')).to_be_visible()
     expect(rows.first).to_contain_text("scheduled for")
     served.empty()

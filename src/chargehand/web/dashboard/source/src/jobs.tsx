@@ -1,76 +1,90 @@
-// The list of jobs: filters, pages, live updates of the rows shown.
+// The list of jobs: filter, states, causes of failures, pages, and what can be done to many.
 
-import { useComputed } from "@preact/signals";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
-import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
-import { clearFailed, retryFailed } from "./orders";
-import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, Search, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
+import { completions, filterIn, having, STATES, valueOf } from "./filter";
+import { crews, jobs, jobsTick, now, queueNames, workers } from "./live";
+import { doing } from "./orders";
+import { Ago, ask, Bar, Copy, Empty, progressWords, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
-import type { JobRecord, JobBody as LiveJob } from "./types";
-import { count, jobName, length, waitsFor } from "./words";
-
-const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
-/** The reasons of failed jobs, by their name in the URL: the code in the store, and the label. */
-const KINDS: Record<string, [reason: string, words: string]> = {
-  quarantine: ["poison", "quarantined (crashed its workers)"],
-  "no-progress": ["no progress", "done, but found again"],
-  raised: ["raised", "raised an exception"],
-  "timed-out": ["timed out", "timed out"],
-  "gave-up": ["gave up", "gave up (permanent error)"],
-  retries: ["retries used up", "retries used up"],
-  predecessor: ["predecessor", "a predecessor failed"],
-};
+import type { BulkChanged, Failures, JobRecord, JobBody as LiveJob, Tally } from "./types";
+import { count, jobName, length, many, plain, waitsFor } from "./words";
 
 interface Page {
   jobs: JobRecord[];
   next: string | null;
+  searched_ms: number | null;
 }
 
-type Filter = Record<(typeof JOB_FILTERS)[number], string>;
+const SORTS = { newest: "newest first", oldest: "oldest first", longest: "longest first", priority: "highest priority first" };
 
-function filterOf(query: URLSearchParams): Filter {
-  return Object.fromEntries(JOB_FILTERS.map((name) => [name, query.get(name) ?? ""])) as Filter;
+function go(filter: string, sort = place.value.query.get("sort") ?? ""): void {
+  location.replace(to("jobs", undefined, { filter, sort: sort === "newest" ? "" : sort }));
 }
 
 export function Jobs() {
-  const filter = filterOf(place.value.query);
-  const { queue, state, tag, text, flow } = filter;
+  const filter = filterIn(place.value.query);
+  const sort = place.value.query.get("sort") || "newest";
   const [trail, setTrail] = useState<string[]>([]);
+  const [picked, setPicked] = useState<Set<string>>(new Set());
   const after = trail[trail.length - 1];
-  const which = JSON.stringify(filter);
+  const which = `${sort} ${filter}`;
   const before = useRef(which);
   if (before.current !== which) {
     before.current = which;
     if (trail.length) setTrail([]);
+    if (picked.size) setPicked(new Set());
   }
   const [page, error, look] = useAsked<Page>(
-    () =>
-      get("api/v1/jobs", {
-        queue,
-        tag,
-        text,
-        flow,
-        state: KINDS[state] ? "failed" : state,
-        reason: KINDS[state]?.[0] ?? "",
-        limit: 50,
-        after: after ?? null,
-      }),
+    () => get("api/v1/jobs", { filter, sort, limit: 50, after: after ?? null }),
     [which, after],
   );
+  const [counts, , recount] = useAsked<Tally>(
+    () => get<Tally>("api/v1/jobs/counts", { filter: having(filter, "state", "") }),
+    [having(filter, "state", "")],
+  );
+  const changed = () => {
+    setPicked(new Set());
+    look();
+    recount();
+  };
+  const pick = (ids: string[]) => {
+    const left = new Set(picked);
+    for (const id of ids) if (!left.delete(id)) left.add(id);
+    setPicked(left);
+  };
+  useKeys(pick, (id) => void change("retry", { ids: picked.size ? [...picked] : [id] }, picked.size || 1).then((done) => done && changed()));
+  const state = valueOf(filter, "state");
   return (
     <>
       <header class="top">
         <h1 tabIndex={-1}>
-          Jobs <InAll filter={filter} />
+          Jobs <InAll state={state} counts={counts} />
         </h1>
-        <Many queue={queue} changed={look} />
+        {may("enqueue") && (
+          <div class="orders">
+            <button onClick={() => enqueue().then((done) => done && changed())}>New job</button>
+          </div>
+        )}
       </header>
-      <Filters filter={filter} />
+      <FilterLine filter={filter} sort={sort} />
+      <Tabs filter={filter} state={state} counts={counts} />
       <Trouble error={error} />
-      <Newer page={page} first={!after} filter={filter} look={look} />
-      {page && <Table rows={page.jobs} />}
-      {page && page.jobs.length === 0 && <Empty>No jobs match the filter.</Empty>}
+      {state === "failed" && <Causes filter={filter} changed={changed} />}
+      <Newer page={page} first={!after && sort === "newest"} filter={filter} look={changed} />
+      {page && page.jobs.length > 0 && <Table rows={page.jobs} picked={picked} pick={pick} setPicked={setPicked} />}
+      {page && page.jobs.length === 0 && page.searched_ms === null && (
+        <Empty>
+          No jobs match the filter. The same on the command line: <code>chargehand jobs list '{filter}'</code>
+        </Empty>
+      )}
+      {page?.searched_ms != null && (
+        <p class="soft" role="status">
+          The search was stopped after a second: it covers the jobs that were created since <Ago ms={page.searched_ms} />.
+          {page.next !== null && " “Older” continues from there."} A filter with a queue, a state, a tag or since: finds more.
+        </p>
+      )}
+      {may("control") && <Actions filter={filter} state={state} picked={picked} counts={counts} changed={changed} clear={() => setPicked(new Set())} />}
       <nav class="paging" aria-label="Pages">
         <button disabled={!trail.length} onClick={() => setTrail([])}>
           Newest
@@ -86,83 +100,219 @@ export function Jobs() {
   );
 }
 
-/** The number of jobs, if it is known without counting rows. */
-function InAll({ filter: { queue, state, tag, text, flow } }: { filter: Filter }) {
-  void queueNames.value; // subscribes: the queue may become known later
-  const found = queues.get(queue)?.now.value;
-  if (!found || tag || text || flow || KINDS[state]) return null;
-  const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
-  return <span class="soft count">{count(sum)}</span>;
+const sumOf = (counts: Tally, states: readonly (typeof STATES)[number][]): number => states.reduce((sum, name) => sum + counts[name], 0);
+
+/** The number of jobs that match. */
+function InAll({ state, counts }: { state: string; counts: Tally | null }) {
+  if (!counts) return null;
+  const sum = sumOf(counts, STATES.filter((name) => !state || name === state));
+  return <span class="soft count">{count(sum)}{counts.searched_ms === null ? "" : " or more"}</span>;
 }
 
-function go(changes: Partial<Filter>): void {
-  location.replace(to("jobs", undefined, { ...filterOf(place.value.query), ...changes }));
-}
-
-function Filters({ filter: { queue, state, tag, text, flow } }: { filter: Filter }) {
-  const names = queueNames.value.includes(queue) || !queue ? queueNames.value : [queue, ...queueNames.value];
+/** The line in which the filter is written; it is applied by Enter, and when nothing was typed for a moment. */
+function FilterLine({ filter, sort }: { filter: string; sort: string }) {
+  const [text, setText] = useState(filter);
+  const [shown, setShown] = useState(filter);
+  if (shown !== filter) {
+    setShown(filter);
+    if (text.trim() !== filter) setText(filter); // a link changed it
+  }
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const type = (value: string) => {
+    setText(value);
+    clearTimeout(timer.current);
+    // A word that has a field and no value yet would only be refused.
+    if (!/(^|\s)[\w.]+:~?$/.test(value)) timer.current = setTimeout(() => go(value.trim()), 400);
+  };
+  const names = [...workers.keys()].map((name) => name.replace(/^worker:/, "").replace(/@.*$/, ""));
   return (
-    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+    <form
+      class="filters"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        clearTimeout(timer.current);
+        go(text.trim());
+      }}
+    >
+      <label class="text">
+        Filter
+        <input
+          type="search"
+          value={text}
+          list="filter-words"
+          spellcheck={false}
+          autocomplete="off"
+          placeholder='queue:tag error:"CUDA" since:1h payload.path:~flac, or any text'
+          onInput={(event) => type(event.currentTarget.value)}
+        />
+        <datalist id="filter-words">
+          {completions(text, queueNames.value, names).map((each) => (
+            <option key={each} value={each} />
+          ))}
+        </datalist>
+      </label>
       <label>
-        Queue
-        <select value={queue} onChange={(event) => go({ queue: event.currentTarget.value })}>
-          <option value="">all</option>
-          {names.map((name) => (
+        Sort
+        <select value={sort} onChange={(event) => go(filter, event.currentTarget.value)}>
+          {Object.entries(SORTS).map(([name, words]) => (
             <option key={name} value={name}>
-              {name}
+              {words}
             </option>
           ))}
         </select>
       </label>
-      <label>
-        State
-        <select value={state} onChange={(event) => go({ state: event.currentTarget.value })}>
-          <option value="">all</option>
-          {STATES.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-          <optgroup label="failed, by reason">
-            {Object.entries(KINDS).map(([kind, [, words]]) => (
-              <option key={kind} value={kind}>
-                {words}
-              </option>
-            ))}
-          </optgroup>
-        </select>
-      </label>
-      <Search label="Tag" value={tag} placeholder="exact match" change={(value) => go({ tag: value })} />
-      <Search label="Text" value={text} placeholder="id, label, key, item or error" change={(value) => go({ text: value })} />
-      {flow && (
-        <p class="only">
-          Only jobs of flow <a href={to("flow", flow)}>{flow.slice(-8)}</a>{" "}
-          <button class="link" type="button" onClick={() => go({ flow: "" })}>
-            Show all
-          </button>
-        </p>
-      )}
     </form>
   );
 }
 
-function Many({ queue, changed }: { queue: string; changed: () => void }) {
-  const failed = useComputed(() => queueNames.value.filter((name) => (queues.get(name)?.now.value.failed ?? 0) > 0));
-  const names = queue ? [queue].filter((name) => failed.value.includes(name)) : failed.value;
-  const after = (done: boolean) => done && changed();
+/** The states, each with the number of jobs that match. */
+function Tabs({ filter, state, counts }: { filter: string; state: string; counts: Tally | null }) {
+  const tab = (name: string, number: number | null) => (
+    <button key={name} type="button" aria-pressed={state === name} onClick={() => go(having(filter, "state", name))}>
+      {name || "all"} {number !== null && <span class="soft">{count(number)}</span>}
+    </button>
+  );
   return (
-    <div class="orders" role="group" aria-label="All jobs">
-      {may("enqueue") && <button onClick={() => enqueue().then(after)}>New job</button>}
-      {may("control") && (
-        <>
-          <button disabled={!names.length} onClick={() => retryFailed(names).then(after)}>
-            Retry all failed
-          </button>
-          <button disabled={!names.length} onClick={() => clearFailed(names).then(after)}>
-            Delete all failed
-          </button>
-        </>
-      )}
+    <div class="choice states" role="group" aria-label="State">
+      {tab("", counts && sumOf(counts, STATES))}
+      {STATES.map((name) => tab(name, counts && counts[name]))}
     </div>
   );
+}
+
+/** The failed jobs that match by their causes, each with its jobs and their retry. */
+function Causes({ filter, changed }: { filter: string; changed: () => void }) {
+  const [found] = useAsked<Failures>(() => get<Failures>("api/v1/jobs/failures", { filter }), [filter]);
+  const groups = found?.groups.filter((group) => group.count > 1 || found.groups.length > 1) ?? [];
+  if (!found || !groups.length) return null;
+  return (
+    <section aria-labelledby="causes">
+      <h2 id="causes">
+        Causes <span class="soft">of {count(found.count)} failed jobs</span>
+      </h2>
+      <ul class="causes">
+        {groups.slice(0, SHOWN_CAUSES).map((group) => (
+          <li key={group.filter}>
+            <a href={to("jobs", undefined, { filter: group.filter })}>
+              {count(group.count)} × {plain(group.cause)}
+            </a>
+            <span class="soft">
+              {group.where && `${group.where}, `}
+              {group.queues.join(", ")}
+              {group.last_ms !== null && <>, last <Ago ms={group.last_ms} /></>}
+            </span>
+            {may("control") && (
+              <button
+                aria-label={`Retry ${count(group.count)} × ${plain(group.cause)}`}
+                onClick={() => change("retry", { filter: group.filter }, group.count).then((done) => done && changed())}
+              >
+                Retry
+              </button>
+            )}
+          </li>
+        ))}
+      </ul>
+      {groups.length > SHOWN_CAUSES && <p class="soft">{count(groups.length - SHOWN_CAUSES)} more causes are rarer.</p>}
+    </section>
+  );
+}
+const SHOWN_CAUSES = 8;
+
+type Verb = "retry" | "cancel" | "delete";
+/** The states of jobs to which something can be done, and those that it is done to if no state is given. */
+const APPLIES: Record<Verb, readonly (typeof STATES)[number][]> = {
+  retry: ["failed", "cancelled"],
+  cancel: ["queued", "running"],
+  delete: ["done", "failed", "cancelled"],
+};
+const ALL_OF: Record<Verb, readonly (typeof STATES)[number][]> = { retry: ["failed"], cancel: ["queued"], delete: APPLIES.delete };
+const SAYS: Record<Verb, [title: string, text: string, done: string]> = {
+  retry: ["Retry", "They are queued again, and their counters are reset.", "queued again"],
+  cancel: ["Cancel", "Queued jobs are cancelled at once; running jobs are asked to stop, and workers that do not stop are replaced.", "cancelled"],
+  delete: ["Delete", "They are deleted with their history. This cannot be undone.", "deleted"],
+};
+
+interface Acting {
+  filter: string;
+  state: string;
+  picked: Set<string>;
+  counts: Tally | null;
+  changed: () => void;
+  /** Picks no job any more. */
+  clear: () => void;
+}
+
+/** What can be done to the picked jobs, or to all that match. */
+function Actions({ filter, state, picked, counts, changed, clear }: Acting) {
+  const [all, setAll] = useState(false);
+  if (all && picked.size) setAll(false);
+  const numbers = (verb: Verb): number => {
+    if (!all || !counts) return picked.size;
+    return state ? (APPLIES[verb].some((name) => name === state) ? sumOf(counts, [state as "done"]) : 0) : sumOf(counts, ALL_OF[verb]);
+  };
+  const matching = counts ? sumOf(counts, STATES.filter((name) => !state || name === state)) : 0;
+  const act = async (verb: Verb) => {
+    const body = all ? { filter, all: !filter } : { ids: [...picked] };
+    if (await change(verb, body, numbers(verb))) {
+      setAll(false);
+      changed();
+    }
+  };
+  return (
+    <div class={`acting ${all || picked.size ? "on" : ""}`} role="group" aria-label="Actions for jobs">
+      <span aria-live="polite">{all ? `All ${count(matching)} that match` : picked.size ? `${count(picked.size)} picked` : "Pick jobs, or"}</span>
+      <button class="link" disabled={!matching} onClick={() => { setAll(!all); clear(); }}>
+        {all ? "Only picked jobs" : `Select all ${count(matching)} that match`}
+      </button>
+      {(Object.keys(APPLIES) as Verb[]).map((verb) => (
+        <button key={verb} disabled={!numbers(verb)} onClick={() => act(verb)}>
+          {SAYS[verb][0]} {all && numbers(verb) > 0 ? count(numbers(verb)) : ""}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** Does something to many jobs, after a question with their number; the server is asked until all are done. */
+async function change(verb: Verb, body: Record<string, unknown>, number: number): Promise<boolean> {
+  const [title, text, done] = SAYS[verb];
+  const question = { title: `${title} ${many(number, "job")}?`, text, button: `${title} ${many(number, "job")}`, danger: verb !== "retry" };
+  if (!(await ask(question))) return false;
+  return doing(title, async () => {
+    let [sum, refused, after] = [0, 0, null as string | null];
+    do {
+      const part: BulkChanged = await post<BulkChanged>(`api/v1/jobs/${verb}`, { ...body, after });
+      [sum, refused, after] = [sum + part.count, refused + (part.refused ?? 0), part.next ?? null];
+    } while (after !== null);
+    return [`${many(sum, "job")} ${done}`, ...(refused ? [`${many(refused, "job")} left as they are: their key is taken, or their state has changed`] : [])];
+  });
+}
+
+/** j and k move from row to row, x picks the row, r retries the picked jobs or the row. */
+function useKeys(pick: (ids: string[]) => void, retry: (id: string) => void): void {
+  const use = useRef({ pick, retry });
+  use.current = { pick, retry };
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      const typing = target.closest("input:not([type=checkbox]), textarea, select, dialog");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      const rows = [...document.querySelectorAll<HTMLElement>("tr[data-job]")];
+      const at = rows.indexOf(target.closest<HTMLElement>("tr[data-job]") ?? rows[-1]!);
+      const id = rows[at]?.dataset.job;
+      if (event.key === "j" || event.key === "k") {
+        rows[Math.max(0, Math.min(rows.length - 1, at + (event.key === "j" ? 1 : -1)))]?.querySelector<HTMLElement>("td.name a")?.focus();
+      } else if (event.key === "x" && id) use.current.pick([id]);
+      else if (event.key === "r" && id && may("control")) use.current.retry(id);
+      else return;
+      event.preventDefault();
+      event.stopImmediatePropagation(); // the keys of every page have the same letters
+    };
+    addEventListener("keydown", press, true);
+    return () => removeEventListener("keydown", press, true);
+  }, []);
 }
 
 async function enqueue(): Promise<boolean> {
@@ -194,16 +344,16 @@ async function make(said: Record<string, string>): Promise<void> {
 }
 
 /** A button that loads newer jobs, so that rows do not move while a user reads them. */
-function Newer({ page, first, filter, look }: { page: Page | null; first: boolean; filter: Filter; look: () => void }) {
+function Newer({ page, first, filter, look }: { page: Page | null; first: boolean; filter: string; look: () => void }) {
   void jobsTick.value;
   const shown = new Set(page?.jobs.map((job) => job.id));
   const newest = page?.jobs[0]?.id ?? "";
+  const [ofQueue, ofTag, ofFlow] = [valueOf(filter, "queue"), valueOf(filter, "tags"), valueOf(filter, "flow")];
   let newer = 0;
   if (page && first) {
     for (const [id, kept] of jobs) {
       const { queue, tags, flow } = kept.now.peek();
-      const within = (!filter.queue || queue === filter.queue) && (!filter.flow || flow === filter.flow);
-      const matches = within && (!filter.tag || tags.includes(filter.tag));
+      const matches = (!ofQueue || queue === ofQueue) && (!ofFlow || flow === ofFlow) && (!ofTag || tags.includes(ofTag));
       if (!shown.has(id) && id > newest && matches) newer++;
     }
   }
@@ -216,12 +366,31 @@ function Newer({ page, first, filter, look }: { page: Page | null; first: boolea
   );
 }
 
-function Table({ rows }: { rows: JobRecord[] }) {
+interface Picking {
+  picked: Set<string>;
+  pick: (ids: string[]) => void;
+}
+
+function Table({ rows, picked, pick, setPicked }: Picking & { rows: JobRecord[]; setPicked: (ids: Set<string>) => void }) {
+  const last = useRef<string | null>(null);
+  const all = rows.every((row) => picked.has(row.id));
+  const choose = (id: string, range: boolean) => {
+    const ids = rows.map((row) => row.id);
+    const [from, until] = [ids.indexOf(last.current ?? ""), ids.indexOf(id)];
+    const between = range && from >= 0 ? ids.slice(Math.min(from, until), Math.max(from, until) + 1) : [id];
+    pick(between.filter((each) => each === id || picked.has(each) === picked.has(id)));
+    last.current = id;
+  };
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Jobs">
-      <table>
+      <table class="jobs">
         <thead>
           <tr>
+            {may("control") && (
+              <th class="pick">
+                <input type="checkbox" aria-label="Pick all jobs on this page" checked={all} onChange={() => setPicked(new Set(all ? [] : rows.map((row) => row.id)))} />
+              </th>
+            )}
             <th scope="col">State</th>
             <th scope="col">Job</th>
             <th scope="col">Queue</th>
@@ -229,12 +398,12 @@ function Table({ rows }: { rows: JobRecord[] }) {
             <th scope="col" class="number">Failures</th>
             <th scope="col">Worker</th>
             <th scope="col">Created</th>
-            <th scope="col" class="number">Duration</th>
+            <th scope="col" class="number">Took</th>
           </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
-            <Row key={row.id} row={row} />
+            <Row key={row.id} row={row} picked={picked.has(row.id)} choose={choose} />
           ))}
         </tbody>
       </table>
@@ -249,12 +418,17 @@ export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): 
   return { ...row, state, reason, failures, crashes, worker, node, progress, waits_for, error, cause };
 }
 
-function Row({ row }: { row: JobRecord }) {
+function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose: (id: string, range: boolean) => void }) {
   void jobsTick.value;
   const job = merged(row, jobs.get(row.id)?.now.value);
   const took = row.started_ms && row.finished_ms ? length((row.finished_ms - row.started_ms) / 1000) : "";
   return (
-    <tr data-job={job.id}>
+    <tr data-job={job.id} class={picked ? "picked" : undefined}>
+      {may("control") && (
+        <td class="pick">
+          <input type="checkbox" aria-label={`Pick ${jobName(job)}`} checked={picked} onClick={(event) => choose(job.id, event.shiftKey)} />
+        </td>
+      )}
       <td>
         <State state={job.state} word={job.state} />
       </td>
@@ -262,6 +436,7 @@ function Row({ row }: { row: JobRecord }) {
         <a href={to("job", job.id)} title={job.id}>
           {jobName(job)}
         </a>
+        <span class="soft ends">{job.id.slice(-8)}</span> <Copy text={job.id} what="the id" />
         <Tags tags={job.tags} />
       </td>
       <td>{job.queue}</td>

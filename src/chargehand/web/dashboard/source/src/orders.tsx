@@ -155,18 +155,17 @@ export async function retryFlow(id: string, name: string, bad: number): Promise<
   return doing("Retry flow", async () => [(await postNothing<Answer>(flowPath(id, "retry"))).text]);
 }
 
-async function changeFailed(what: "retry" | "clear", names: string[]): Promise<string[]> {
+async function retryEach(names: string[]): Promise<string[]> {
   const lines: string[] = [];
   for (const name of names) {
     let sum = 0;
     let more = true;
     while (more) {
-      const path = `api/v1/queues/${encodeURIComponent(name)}/${what}-failed`;
-      const found = await postNothing<{ count: number; more: boolean }>(path);
+      const found = await postNothing<{ count: number; more: boolean }>(`api/v1/queues/${encodeURIComponent(name)}/retry-failed`);
       sum += found.count;
       more = found.more && found.count > 0;
     }
-    lines.push(`${name}: ${many(sum, "job")} ${what === "retry" ? "queued again" : "deleted"}`);
+    lines.push(`${name}: ${many(sum, "job")} queued again`);
   }
   return lines;
 }
@@ -174,11 +173,5 @@ async function changeFailed(what: "retry" | "clear", names: string[]): Promise<s
 export async function retryFailed(names: string[]): Promise<boolean> {
   const text = `All failed jobs of ${names.join(", ")} are queued again, and their counters are reset.`;
   if (!(await ask({ title: "Retry all failed jobs?", text, button: "Retry all" }))) return false;
-  return doing("Retry all failed", () => changeFailed("retry", names));
-}
-
-export async function clearFailed(names: string[]): Promise<boolean> {
-  const text = `All failed jobs of ${names.join(", ")} are deleted with their history. This cannot be undone.`;
-  if (!(await ask({ title: "Delete all failed jobs?", text, button: "Delete all", danger: true }))) return false;
-  return doing("Delete all failed", () => changeFailed("clear", names));
+  return doing("Retry all failed", () => retryEach(names));
 }

@@ -3,6 +3,7 @@
 import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { filterIn, having } from "./filter";
 import { addressOf, now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
@@ -155,19 +156,16 @@ effect(() => {
   seen.forEach(write);
 });
 
-/** The parameters of the list of jobs in the URL. */
-export const JOB_FILTERS = ["queue", "state", "tag", "text", "flow"] as const;
-
 /** Links to the jobs with a tag; in the list of jobs they keep its other filters. */
 export function Tags({ tags }: { tags: string[] | null }) {
   if (!tags?.length) return null;
   const { page, query } = place.value;
-  const filters = page === "jobs" ? JOB_FILTERS.map((name) => [name, query.get(name) ?? ""]) : [];
+  const filter = page === "jobs" ? filterIn(query) : "";
   return (
     <ul class="tags" aria-label="Tags">
       {tags.map((tag) => (
         <li key={tag}>
-          <a class="chip" href={to("jobs", undefined, { ...Object.fromEntries(filters), tag })} title={`Jobs with the tag ${plain(tag)}`}>
+          <a class="chip" href={to("jobs", undefined, { filter: having(filter, "tags", tag) })} title={`Jobs with the tag ${plain(tag)}`}>
             {plain(tag)}
           </a>
         </li>
