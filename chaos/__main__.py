@@ -151,13 +151,16 @@ def main() -> int:
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
         sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    if (name := os.environ.get("APP", "")) == "adreel":
+    store = os.environ.get("STORE", "sqlite")
+    if (name := os.environ.get("APP", "")) not in ("", "adreel"):
+        sys.exit(f"APP={name} is unknown: adreel, or nothing")
+    if name:
+        if store != "sqlite":
+            sys.exit(f"APP={name} runs on SQLite: it has no STORE={store}")
         from chaos import adreel  # it needs the application
 
         return adreel.main(_number)
-    if name:
-        sys.exit(f"APP={name} is unknown: adreel, or nothing")
-    if (store := os.environ.get("STORE", "sqlite")) == "postgres":
+    if store == "postgres":
         return _on_server()
     if store != "sqlite":
         sys.exit(f"STORE={store} is unknown: sqlite or postgres")

@@ -29,7 +29,7 @@ from chargehand.model.job import State
 from chargehand.model.records import JobFilter
 from chargehand.testing import eventually
 
-FILMS, KILLS = 50, 200
+FILMS, KILLS, MOST = 50, 200, 1e6
 CREWS = (*STAGES, "upkeep")
 WHOLE = {"node": 12, "host": 14, "both": 6, "stop node": 4, "stop host": 4, "any": 10}
 """Signals to other processes than workers, of 200; `any`: kill -9 of whichever process of the run."""
@@ -429,10 +429,11 @@ def report(found: Found) -> dict[str, Any]:
 
 def main(number: Callable[[str, float], float]) -> int:
     """Runs the films; returns 0 if every promise was kept. `number` reads an environment variable."""
-    films, kills = int(number("FILMS", FILMS)), int(number("KILLS", KILLS))
+    wanted = number("FILMS", FILMS), number("KILLS", KILLS)
+    if not (1 <= wanted[0] < MOST and 0 <= wanted[1] < MOST):
+        sys.exit("FILMS={:g} KILLS={:g} is out of range: 1 or more films, 0 or more kills".format(*wanted))
+    films, kills = map(int, wanted)
     seed = int(number("SEED", int.from_bytes(os.urandom(3), "big")))
-    if films < 1 or kills < 0:
-        sys.exit(f"FILMS={films} KILLS={kills} is out of range: 1 or more films, 0 or more kills")
     print(
         f"seed {seed}: {films} films; {kills} kill -9 or SIGSTOP of workers at every stage, node and server", flush=True
     )
