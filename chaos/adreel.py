@@ -21,7 +21,7 @@ from adreel.records import STAGES
 from chaos import account, judge, processes
 from chaos.account import Analysis
 from chaos.campaign import TABLES
-from chaos.killer import CALL_SHARE, Stops, wait_for_a_call
+from chaos.killer import CALL_SHARE, CONTINUED_AFTER, Stops, wait_for_a_call
 from chaos.output import folder, table, violations
 from chaos.studio import Studio, Uploader, Webhook
 from chargehand import ChargehandError, clock
@@ -243,7 +243,7 @@ class Adreel:
         """Deletes films that are in the stage in which they are to be deleted, or that have ended before."""
         for wish in self._wishes:
             film = self._uploader.accepted.get(wish.name)
-            if wish.answered or film is None or self._stopped_host():
+            if wish.answered or film is None:
                 continue
             stage = any(each.label == wish.name and each.queue == wish.stage for each in self._world.hand.claims())
             if not stage and not self._has_ended(wish.name):
@@ -257,16 +257,13 @@ class Adreel:
             elif answer.status_code < 500:
                 self._found.unexpected.append(f"DELETE of {wish.name}: {answer.status_code} {answer.text}")
 
-    def _stopped_host(self) -> bool:
-        return self._world.host is None or self._world.host.pid in self._stops
-
     def _release(self) -> None:
         """Retries what failed as poison: the kills are not the fault of the film. A person would do the same."""
         hand, service = self._world.hand, self._world.service
         for job in hand.jobs(JobFilter(queue="upkeep", state=State.FAILED, limit=1000)):
             if job.reason == POISON:
                 self._found.counts["quarantined and released by hand"] += len(hand.internal.retry(job.id))
-        for row in [] if self._stopped_host() else service.films.find(state="failed"):
+        for row in service.films.find(state="failed"):
             if row.deleting_ms is None and service.get(row.id, result=False).code == POISON:
                 answer = self._world.ask("POST", f"/jobs/{row.id}/retry")
                 again = answer is not None and answer.status_code == 202
@@ -291,14 +288,21 @@ class Adreel:
             return self._strike_any()
         if kind.startswith("stop "):
             pid = world.node_pid() if kind == "stop node" else world.host and world.host.pid
-            return pid is not None and self._stops.stop(pid, continued=1.0)
-        if kind == "host" and self._chance.random() < HALF_SHARE and not self._stopped_host():
+            return pid is not None and self._pause(pid)
+        if kind == "host" and self._chance.random() < HALF_SHARE:
             with world.upload_under_way(next(iter(self._content.values()))) as arrives:
                 self._found.counts["uploads cut off by a kill"] += arrives
                 return world.kill(kind)
         if self._chance.random() < CALL_SHARE:
             self._found.counts["kills aimed at an upload under way"] += wait_for_a_call(self._place, self._chance)
         return world.kill(kind)
+
+    def _pause(self, pid: int) -> bool:
+        """Stops a process for a moment. This one only waits meanwhile: the process may hold the lock of the store."""
+        if not processes.send(pid, signal.SIGSTOP, self._world.run):
+            return False
+        clock.sleep(self._chance.uniform(*CONTINUED_AFTER))
+        return processes.send(pid, signal.SIGCONT, self._world.run)
 
     def _strike_worker(self, kind: str) -> str | None:
         """Hits a worker that has a job; one without a job only if no film is left to work on."""

@@ -84,13 +84,13 @@ class Stops:
     def __contains__(self, pid: int) -> bool:
         return pid in self._stopped
 
-    def stop(self, pid: int, continued: float = CONTINUED_SHARE) -> bool:
-        """Stops a process; it is continued with this probability. Returns whether it was running."""
+    def stop(self, pid: int) -> bool:
+        """Stops a process; some are continued later. Returns whether it was running."""
         descriptor = processes.grab(pid, self._run)
         if descriptor is None:
             return False
         now = clock.monotonic()
-        again = now + self._chance.uniform(*CONTINUED_AFTER) if self._chance.random() < continued else None
+        again = now + self._chance.uniform(*CONTINUED_AFTER) if self._chance.random() < CONTINUED_SHARE else None
         self._stopped[pid] = Stopped(descriptor, pid, now, again)
         return self._signal(self._stopped[pid], signal.SIGSTOP)
 
