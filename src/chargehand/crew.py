@@ -235,6 +235,11 @@ class Crew(Generic[Payload, Result]):
         (ref,) = self._enqueue([self.new_job(payload, **options)], within, options.get("flow"))
         return ref
 
+    def enqueue_new(self, job: NewJob, flow: "Flow | str | None" = None) -> Ref[Result]:
+        """Enqueues a job that `new_job` returned: checked before, its id known."""
+        (ref,) = self._enqueue([job], None, flow)
+        return ref
+
     async def enqueue_async(self, payload: Payload, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job without blocking the event loop."""
         job, flow = self.new_job(payload, **options), options.get("flow")

@@ -1,0 +1,1 @@
+"""Holds the command for Django."""

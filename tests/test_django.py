@@ -1,0 +1,134 @@
+"""`chargehand.django` in a real project of Django, with real workers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paths import python_path
+
+FILES = {
+    "manage.py": """
+import os, sys
+from django.core.management import execute_from_command_line
+os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
+execute_from_command_line(sys.argv)
+""",
+    "site_settings.py": """
+from pathlib import Path
+SECRET_KEY = "not a secret"
+INSTALLED_APPS = ["shop", "chargehand.django"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": Path(__file__).parent / "site.db"}}
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+CHARGEHAND = "shop.jobs:hand"
+""",
+    "shop/__init__.py": "",
+    "shop/models.py": """
+from django.db import models
+
+class Order(models.Model):
+    state = models.TextField(default="new")
+""",
+    "shop/migrations/__init__.py": "",
+    "shop/jobs.py": """
+from chargehand import Chargehand
+hand = Chargehand()
+ship = hand.crew("ship", "shop.handlers:Ship", workers=1)
+""",
+    "shop/handlers.py": """
+from chargehand import Handler, Job
+import chargehand.django  # sets Django up, before models are imported
+from django.db import close_old_connections
+from shop.models import Order
+
+class Ship(Handler[int, str]):
+    def perform(self, job: Job[int]) -> str:
+        close_old_connections()
+        Order.objects.filter(pk=job.payload).update(state="shipped")
+        return "shipped"
+""",
+    "try_it.py": """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
+import django
+django.setup()
+from django.db import transaction
+from chargehand import PayloadError
+from chargehand.django import on_commit
+from shop.jobs import hand, ship
+from shop.models import Order
+
+try:
+    with transaction.atomic():
+        lost = on_commit(ship, Order.objects.create().pk)
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    print("rolled back:", Order.objects.count(), len(hand.jobs()))
+try:
+    on_commit(ship, b"")
+except PayloadError:
+    print("refused at the call")
+with transaction.atomic():
+    order = Order.objects.create()
+    ref = on_commit(ship, order.pk, label="order")
+    print("before:", len(hand.jobs()))
+print("after:", ref.job().state.value, ref.job().label)
+at_once = on_commit(ship, order.pk)
+with hand.running():
+    print("result:", ref.wait(30), at_once.wait(30))
+order.refresh_from_db()
+print("order:", order.state)
+""",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.lstrip())
+    return tmp_path
+
+
+def python(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": python_path(project), "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_jobs_follow_the_transactions_of_django(project: Path) -> None:
+    """A rollback enqueues nothing, a commit does, and a handler uses models."""
+    for command in (("makemigrations", "shop"), ("migrate", "-v", "0")):
+        done = python(project, "manage.py", *command)
+        assert done.returncode == 0, done.stderr
+    done = python(project, "try_it.py")
+    assert done.stdout.splitlines() == [
+        "rolled back: 0 0", "refused at the call", "before: 0", "after: queued order", "result: shipped shipped",
+        "order: shipped",
+    ], done.stderr  # fmt: skip
+
+
+def test_manage_py_runs_the_command_line(project: Path) -> None:
+    checked = python(project, "manage.py", "chargehand", "check")
+    assert checked.returncode == 0, checked.stderr
+    assert "shop.handlers:Ship" in checked.stdout
+    assert python(project, "manage.py", "chargehand", "jobs", "enqueue", "ship", "1").returncode == 0
+    listed = python(project, "manage.py", "chargehand", "jobs", "list", "--json")
+    assert '"queue": "ship"' in listed.stdout, listed.stderr
+    settings = (project / "site_settings.py").read_text().replace('CHARGEHAND = "shop.jobs:hand"\n', "")
+    (project / "site_settings.py").write_text(settings)
+    refused = python(project, "manage.py", "chargehand", "work")
+    assert refused.returncode == 1
+    assert "the setting CHARGEHAND is None; must name the Chargehand object" in refused.stderr
+
+
+def test_the_package_without_it_does_not_import_django() -> None:
+    script = (
+        "import sys, chargehand; [getattr(chargehand, n) for n in chargehand.__all__]; print('django' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
