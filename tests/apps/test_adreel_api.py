@@ -31,7 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adreel]:
     (folder / "root" / "sub").mkdir(parents=True)
     made = Adreel(
         folder, WORKER_PROCESSES="1", ADREEL_MAX_UPLOAD=str(LIMIT), ADREEL_MAX_FILES="3", ADREEL_MIN_FREE="1",
-        ADREEL_ROOTS=str(folder / "root"), CHARGEHAND_GRACE="1", CORS_ORIGINS="https://page.example",
+        ADREEL_ROOTS=str(folder / "root"), CHARGEHAND_GRACE="1", CHARGEHAND_LIVENESS_CANCEL="1",
+        CORS_ORIGINS="https://page.example",
     )  # fmt: skip
     yield made.ready()
     made.close()
