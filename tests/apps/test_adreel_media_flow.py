@@ -1,5 +1,6 @@
 """The stages as jobs of a flow: in this process, and in real workers that are cancelled and killed."""
 
+import errno
 import os
 import resource
 import signal
@@ -13,10 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adreel import crews, settings
+from adreel import crews, handlers, settings
 from adreel.records import RESULT, Analysis, Code, Film, Refusal
 from adreel.synth import ADVERT, Card, advert
-from chargehand import JobFilter, State
+from chargehand import GiveUp, JobFilter, State
 from chargehand.testing import eventually, run_all
 
 
@@ -48,6 +49,17 @@ def test_a_film_goes_through_the_flow(here: crews.Crews, tmp_path: Path) -> None
     assert flow.status().state == "done"
     assert {job.label for job in flow.jobs()} == {"advert.mp4"}  # by which operators know what a worker is at
     assert result(path).guess.category == "Fashion & sportswear"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_a_reason_and_other_errors_are_repeated(number: int) -> None:  # spec: AR-1
+    with pytest.raises(GiveUp) as full, handlers.refusals():
+        raise OSError(number, os.strerror(number))
+    found = Refusal.parse(str(full.value))
+    assert found is not None
+    assert found.code is Code.DISK_FULL
+    with pytest.raises(OSError, match="Input/output"), handlers.refusals():
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_a_text_file_fails_for_good_with_its_reason(here: crews.Crews, tmp_path: Path) -> None:  # spec: AR-1

@@ -51,6 +51,7 @@ def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
         "crew": part.crew,
         "pid": part.pid,
         "status": part.status,
+        "reason": part.reason,
         "threads": _threads(part.pid),
         "job": None if claim is None else claim.id,
         "film": None if claim is None else claim.label,

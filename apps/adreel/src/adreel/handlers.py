@@ -1,5 +1,6 @@
 """The handlers, one for each stage. Only workers load this module; what is heavy is imported in `set_up`."""
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -56,6 +57,11 @@ def refusals() -> Generator[None]:
     except MemoryError as error:
         text = "the film needs more memory than a worker may use (ADREEL_MAX_MEMORY)"
         raise GiveUp(str(Refusal(Code.MEMORY, text))) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        text = "the disk of the data folder (ADREEL_HOME) is full: free some space, then try the film again"
+        raise GiveUp(str(Refusal(Code.DISK_FULL, text))) from error
 
 
 class Ingest(_Stage, Handler[Film, Probe]):

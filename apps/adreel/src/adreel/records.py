@@ -38,6 +38,7 @@ class Code(StrEnum):
     MEMORY = "memory"
     CATEGORIES = "categories"
     INCOMPLETE = "incomplete"
+    DISK_FULL = "disk-full"
 
 
 @dataclass(frozen=True, slots=True)
