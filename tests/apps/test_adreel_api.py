@@ -248,6 +248,17 @@ def test_a_failed_film_says_why_and_is_tried_again(server: Adreel) -> None:  # s
     assert server.http.post(f"/jobs/{film}/retry").status_code == 409
 
 
+def test_a_stage_that_no_worker_can_take_says_why(server: Adreel) -> None:  # spec: AR-2
+    server.hand.stop("ocr")
+    film = server.upload("waits.mp4")["id"]
+    reading = eventually(lambda: "detail" in (now := server.get(film)["stages"][2]) and now, what="why it waits")
+    assert reading["state"] == "queued"
+    workers = server.http.get("/diagnostics/concurrency").json()["workers"]
+    assert {worker["crew"] for worker in workers if worker["why"]} == {"ocr"}
+    server.hand.start("ocr")
+    assert server.ends(film)["status"] == "done"
+
+
 def test_a_film_is_classified_again_without_decoding(server: Adreel) -> None:
     film = server.upload("again.mp4")["id"]
     server.ends(film)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from adreel.service import Service
+from adreel.service import Service, why_away
 from chargehand import ClaimRow, Component
 
 MODULES = {
@@ -51,7 +51,7 @@ def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
         "crew": part.crew,
         "pid": part.pid,
         "status": part.status,
-        "reason": part.reason,
+        "why": why_away(part),
         "threads": _threads(part.pid),
         "job": None if claim is None else claim.id,
         "film": None if claim is None else claim.label,

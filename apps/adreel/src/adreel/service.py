@@ -18,8 +18,10 @@ from adreel.errors import NoSuchFilm, Refused
 from adreel.records import CHAPTERS, RESULT, Film, still_name
 from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
-from chargehand import Conflict, Flow, FlowNotFound, FlowRecord
+from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord
 
+ASLEEP = "asleep"
+"""The status of a worker that its next job starts."""
 MOST = 200
 """The largest number of films on a page."""
 
@@ -120,6 +122,8 @@ class Service:
     def get(self, film: str, *, result: bool = True) -> FilmView:
         """Returns a film with its stages and, if it is done, its result. Raises NoSuchFilm."""
         view, row = self._look(self.row(film), stages=True)
+        if view.stages is not None and any(stage.state == "queued" for stage in view.stages):
+            view = msgspec.structs.replace(view, stages=tuple(map(self._with_cause, view.stages)))
         if result and row.state == "done" and row.deleting_ms is None:
             try:
                 found = msgspec.Raw((self.folder(film) / RESULT).read_bytes())
@@ -127,6 +131,14 @@ class Service:
                 raise NoSuchFilm(film) from None
             return msgspec.structs.replace(view, result=found)
         return view
+
+    def _with_cause(self, stage: Shown) -> Shown:
+        """Returns a stage with the reason why no worker takes it, if it waits for one and none can."""
+        if stage.state != "queued":
+            return stage
+        workers = [part for part in self.crews.hand.health() if part.crew == stage.name]
+        causes = [why_away(worker) for worker in workers]
+        return msgspec.structs.replace(stage, detail=causes[0]) if causes and all(causes) else stage
 
     def page(
         self, *, text: str = "", status: str = "", category: str = "", before: str = "", limit: int = 50
@@ -315,6 +327,11 @@ class Service:
             Path(row.source or "").unlink(missing_ok=True)
             self.films.lose_source(row.id)
         return {"settled": settled, "expired": len(old), "deleted": finished, "uploads": len(expired)}
+
+
+def why_away(worker: Component) -> str | None:
+    """Returns why a worker does not run; None if it does, or if its next job starts it."""
+    return None if worker.pid is not None or worker.status == ASLEEP else worker.cause or worker.text
 
 
 def _view(row: FilmRow, status: str, *, stages: bool = False) -> FilmView:

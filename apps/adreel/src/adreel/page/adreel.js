@@ -125,6 +125,13 @@ function refuse(line, name, why) {
   close.setAttribute("aria-label", "Close");
   line.replaceChildren(make("span", "why", make("b", "", name), `: ${why}`), close);
 }
+function parsed(text) {
+  try {
+    return JSON.parse(text || "{}");
+  } catch { // a proxy in between may answer with a page of its own
+    return {};
+  }
+}
 function send() {
   while (sending < 2 && waiting.length) {
     const { file, line } = waiting.shift();
@@ -139,7 +146,7 @@ function send() {
     });
     request.addEventListener("loadend", () => {
       sending--;
-      const answer = JSON.parse(request.responseText || "{}");
+      const answer = parsed(request.responseText);
       if (request.status === 202) line.remove();
       else if (line.isConnected) refuse(line, file.name, answer.detail || (request.status ? `the server answered ${request.status}` : "the connection was lost"));
       if (request.status === 202 && window.innerWidth > 1100 && !shown.id) open(answer.id);
@@ -337,6 +344,8 @@ function film() {
   document.title = `${view.name} – Adreel`;
   const parts = [head(view)];
   if (view.status === "failed" || view.status === "cancelled") parts.push(why(view));
+  const held = (view.stages ?? []).find((stage) => stage.state === "queued" && stage.detail);
+  if (held) parts.push(make("div", "trouble", make("b", "", `“${STAGES[held.name]}” waits: no worker can run`), make("p", "", held.detail)));
   if (result) parts.push(verdicts(view, result));
   if (result) parts.push(...reel(view, result));
   parts.push(make("h2", "", "Stages"), axis(view)); // of a film that is done, what was found comes first
