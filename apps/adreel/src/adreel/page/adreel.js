@@ -146,12 +146,12 @@ function send() {
     });
     request.addEventListener("loadend", () => {
       sending--;
+      send(); // first: the other films do not depend on this one
       const answer = parsed(request.responseText);
       if (request.status === 202) line.remove();
       else if (line.isConnected) refuse(line, file.name, answer.detail || (request.status ? `the server answered ${request.status}` : "the connection was lost"));
       if (request.status === 202 && window.innerWidth > 1100 && !shown.id) open(answer.id);
       refresh();
-      send();
     });
     request.open("POST", `/jobs?name=${encodeURIComponent(file.name)}`);
     request.setRequestHeader("Content-Type", file.type.startsWith("video/") ? file.type : "application/octet-stream");
