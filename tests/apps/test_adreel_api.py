@@ -251,8 +251,8 @@ def test_a_failed_film_says_why_and_is_tried_again(server: Adreel) -> None:  # s
 def test_a_stage_that_no_worker_can_take_says_why(server: Adreel) -> None:  # spec: AR-2
     server.hand.stop("ocr")
     film = server.upload("waits.mp4")["id"]
-    reading = eventually(lambda: "detail" in (now := server.get(film)["stages"][2]) and now, what="why it waits")
-    assert reading["state"] == "queued"
+    eventually(lambda: server.get(film)["stages"][2].get("detail"), what="why it waits")
+    assert server.get(film)["stages"][2]["state"] == "queued"
     workers = server.http.get("/diagnostics/concurrency").json()["workers"]
     assert {worker["crew"] for worker in workers if worker["why"]} == {"ocr"}
     server.hand.start("ocr")
