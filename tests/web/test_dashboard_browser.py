@@ -57,7 +57,8 @@ PAGES = (
 def pages(served: Served) -> list[str]:
     """Every page there is: of a job and of a crash, too."""
     if not served.hand.jobs(JobFilter(limit=1)):
-        served.steps.enqueue({"steps": 1, "seconds": 0}).wait(30)
+        first = served.steps.enqueue({"steps": 1, "seconds": 0})
+        eventually(lambda: served.hand.job(first.id).state.value == "done", 30)  # `wait` would block Playwright's loop
     if not served.hand.crashes():
         os.kill(pid_of(served, "worker:faults:0"), signal.SIGKILL)
         eventually(served.hand.crashes)
@@ -224,7 +225,7 @@ def _what_is_wrong_stands_first(page: Page, served: Served) -> None:
     expect(rows).to_have_count(4)
     problems.last.get_by_role("button", name="Resume steps").click()
     expect(problems.filter(has_text="paused")).to_have_count(0)
-    held.wait(30)
+    eventually(lambda: served.hand.job(held.id).state.value == "done", 30)
 
 
 def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spec: DB-3
@@ -499,6 +500,7 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     sign_in(page, served.url, keys["eve"])
     expect(page.locator("[data-state=gone]")).to_contain_text("its node b is gone")
+    expect(page.locator(".problems li")).to_contain_text("node b is gone")
     page.get_by_label("Node", exact=True).select_option("a")
     expect(page.locator("[data-state=gone]")).to_have_count(0)
     go(page, "nodes")

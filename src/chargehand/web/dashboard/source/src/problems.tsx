@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { get, may, session } from "./api";
-import { acting, connection, crashedAt, health, nodeless, pauses, queueNames, queues, workers } from "./live";
+import { acting, connection, crashedAt, health, isGone, nodeless, nodeNames, nodes, pauses, queueNames, queues, workers } from "./live";
 import { order, retryFailed, retryJob } from "./orders";
 import { Ago, Copy, Mark, toneOf } from "./parts";
 import { to } from "./route";
@@ -22,15 +22,27 @@ export const diagnosed = signal<Diagnosed | null>(null);
 /** What a person should see at once, worst first; a deliberate pause is a notice, below all faults. */
 export const problems = computed<Finding[]>(() => {
   const found = (diagnosed.value?.findings ?? []).filter(
-    ({ severity, cause }) => (severity !== "note" || NOTICES.includes(cause)) && cause !== "no-node", // the verdict says it
+    ({ severity, cause }) => (severity !== "note" || NOTICES.includes(cause)) && !SEEN.includes(cause),
   );
-  return [...found.filter((each) => each.cause !== "paused"), ...found.filter((each) => each.cause === "paused")];
+  const gone = nodeNames.value.filter(isGone).map(goneFinding);
+  return [...found.filter((each) => each.severity === "error" && each.cause !== "paused"), ...gone,
+    ...found.filter((each) => each.severity !== "error" && each.cause !== "paused"), ...found.filter((each) => each.cause === "paused")];
 });
 
 /** The number of problems for the tab's title and icon; pauses do not count. */
 export const howMany = computed(() =>
   connection.value === "lost" || nodeless.value !== null ? 1 : problems.value.filter((each) => each.cause !== "paused").length,
 );
+
+/** Causes that this page knows from the stream, earlier than the doctor. */
+const SEEN = ["no-node", "node-gone"];
+
+/** A node that is gone. */
+const goneFinding = (name: string): Finding => ({
+  severity: "warning", cause: "node-gone", about: name, short: `node ${name} is gone`,
+  text: `node ${name} is gone: its jobs go to other nodes`, remedy: "start it again",
+  since_ms: nodes.get(name)?.now.value.last_beat_ms ?? null,
+});
 
 let soon: ReturnType<typeof setTimeout> | undefined;
 let asked = 0;

@@ -347,6 +347,7 @@ function scopesOf({ component, node, crew }: Worker): string[] {
 }
 
 function Doing({ worker }: { worker: Worker }) {
+  if (isGone(worker.node)) return <div class="doing why">{worker.text ?? `its node ${worker.node} is gone`}</div>;
   if (worker.current_job && worker.concurrency > 1) {
     const share = { done: worker.in_hand, total: worker.concurrency, stage: null, detail: null };
     return (
