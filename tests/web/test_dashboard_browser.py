@@ -371,6 +371,12 @@ def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # 
     assert re.search(r"\w{3}, \d+ \w+ \d{4}.* (UTC|GMT|[A-Z]+)", when.get_attribute("title") or "")
     page.get_by_role("link").filter(has_text="SIGSEGV").first.click()
     expect(page.get_by_role("region", name="Stacks").last).to_contain_text("segfault")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy a bug report").click()
+    expect(page.get_by_role("button", name="Copied a bug report")).to_be_visible()
+    report = page.evaluate("navigator.clipboard.readText()")
+    assert re.match(r"Chargehand \d.*SIGSEGV", report)
+    assert "## Stacks" in report
     expect(page.get_by_role("link", name=job.id)).to_be_visible()
     go(page, "worker/worker:faults:0")
     expect(page.get_by_role("list", name="Events, newest first")).to_contain_text("SIGSEGV")
@@ -662,7 +668,7 @@ def _a_worker_has_a_past(page: Page, served: Served) -> None:
     worker = "worker:faults:0"
     eventually(lambda: (served.hand.worker_history(worker) or {"memory": []})["memory"], 20)
     before = served.faults.enqueue({}, label="before")
-    before.wait(20)
+    eventually(lambda: served.hand.job(before.id).state.value == "done", 20)
     past = served.hand.worker_history(worker) or {}
     go(page, f"worker/{worker}")
     moments = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")

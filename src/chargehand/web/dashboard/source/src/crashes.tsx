@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
-import { crashedAt } from "./live";
-import { Ago, Empty, Failure, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { crashedAt, info } from "./live";
+import { Ago, Copy, Empty, Failure, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashDetail, CrashRecord as Crash } from "./types";
 import { bytes, length, shortId } from "./words";
@@ -76,7 +76,10 @@ export function CrashPage({ id }: { id: string }) {
   if (!crash) return <Trouble error={error} />;
   return (
     <>
-      <h1 tabIndex={-1}>{crash.cause}</h1>
+      <header class="top">
+        <h1 tabIndex={-1}>{crash.cause}</h1>
+        <Copy text={() => reportOf(crash)} what="a bug report" label="Copy as bug report" />
+      </header>
       <dl class="facts">
         <div><dt>worker</dt><dd><WorkerLink component={crash.component} node={crash.node} /></dd></div>
         <div><dt>node</dt><dd>{crash.node ?? "–"}</dd></div>
@@ -87,7 +90,7 @@ export function CrashPage({ id }: { id: string }) {
         <div><dt>exit code</dt><dd>{crash.exit_code ?? "–"}</dd></div>
         <div><dt>uptime</dt><dd>{crash.uptime_ms === null ? "never ready" : length(crash.uptime_ms / 1000)}</dd></div>
         <div><dt>memory</dt><dd>{bytes(crash.memory)}</dd></div>
-        <div class="wide"><dt>job</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
+        <div class="wide"><dt>job</dt><dd>{crash.job ? <><a href={toJob(crash.job)}>{crash.job}</a> <Copy text={crash.job} what="the id" /></> : "none"}</dd></div>
         <div><dt>action taken</dt><dd>{crash.follows}</dd></div>
         <div><dt>counts toward the crash limit</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
       </dl>
@@ -102,6 +105,14 @@ export function CrashPage({ id }: { id: string }) {
       {crash.frames.length > 0 && <Part title="Invalid messages to the node" text={crash.frames.join("\n")} none="" />}
     </>
   );
+}
+
+/** Returns a crash as text for a bug report: no payload, no environment. */
+function reportOf(crash: CrashDetail): string {
+  const version = info.value ? `Chargehand ${info.value.version}` : "Chargehand";
+  const head = [`${version}: ${crash.cause}`, `reason: ${crash.reason}`, `signal: ${crash.signal ?? "none"}, exit code: ${crash.exit_code ?? "none"}`];
+  const parts = [["Error", crash.text], ["Stacks", crash.stacks], ["Last log lines", crash.lines.join("\n")]];
+  return [...head, ...parts.flatMap(([title, text]) => (text ? [`\n## ${title}\n\n\`\`\`\n${text.trim()}\n\`\`\``] : []))].join("\n");
 }
 
 function Part({ title, text, none }: { title: string; text: string; none: string }) {

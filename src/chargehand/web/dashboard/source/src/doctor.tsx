@@ -2,7 +2,7 @@
 
 import { get } from "./api";
 import { workersTick } from "./live";
-import { Ago, Copy, Empty, Mark, Skeleton, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
+import { Ago, Copy, Empty, Mark, Since, Skeleton, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
 import { diagnosed, Remedy } from "./problems";
 import type { Diagnosed as Diagnosis } from "./types";
 
@@ -37,7 +37,7 @@ export function Doctor() {
                   <State state={finding.severity} />{" "}
                   {finding.since_ms && (
                     <span class="soft">
-                      since <Ago ms={finding.since_ms} />
+                      for <Since ms={finding.since_ms} />
                     </span>
                   )}
                 </div>
@@ -50,7 +50,7 @@ export function Doctor() {
             ))}
           </ol>
           <p class="soft">
-            {found.store}, examined at <Ago ms={found.at_ms} />
+            {found.store}, examined <Ago ms={found.at_ms} />
           </p>
         </>
       )}

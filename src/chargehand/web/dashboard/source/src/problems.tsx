@@ -7,7 +7,7 @@ import { order, retryFailed, retryJob } from "./orders";
 import { Ago, Copy, Mark, toneOf } from "./parts";
 import { to } from "./route";
 import type { Diagnosed, Finding } from "./types";
-import { plain, shortName } from "./words";
+import { plain, shortId, shortName } from "./words";
 
 const SOON_MS = 300;
 const EVERY_MS = 20_000;
@@ -87,7 +87,7 @@ export const stateOfFinding = ({ cause, severity }: Finding): string => STATES[c
 /** The buttons and links that mend a problem. */
 export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }) {
   const { cause, about } = finding;
-  const name = about === "*" ? "all workers" : shortName(about);
+  const name = about === "*" ? "all workers" : cause === "poison" ? `job ${shortId(about)}` : shortName(about);
   const press = (text: string, work: () => Promise<unknown>) =>
     may("control") &&
     acting.value && (
@@ -104,7 +104,7 @@ export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }
     "no-workers": () => press("Scale", () => order("scale", about, 1)),
     busy: () => press("Scale", () => order("scale", about, size + 1)),
     stuck: () => press("Restart", () => order("restart", about)),
-    poison: () => press("Retry", () => retryJob(about)),
+    poison: () => finding.severity === "note" && press("Retry", () => retryJob(about)), // otherwise it is tried again
     "failed-jobs": () =>
       may("control") &&
       acting.value && (

@@ -117,13 +117,12 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
       </dl>
       <div class="card">
         <Chart
-          lines={[{ label: "memory", tone: "accent", scale: "bytes", fill: true }]}
+          lines={[{ label: "memory in the last hour", tone: "accent", scale: "bytes", fill: true }]}
           label={`Memory of ${worker.component} over the last hour`}
           reach={MEMORY_REACH}
           format={(n) => (n ? bytes(n) : "0")}
           data={() => weighed(told, memories.get(name))}
         />
-        <p class="key" aria-hidden="true"><i class="accent" /> memory over the last hour</p>
       </div>
     </>
   );
