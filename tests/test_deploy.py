@@ -1,7 +1,13 @@
 """The files in deploy/: what they name exists."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +15,8 @@ import yaml
 
 from chargehand import Chargehand
 from chargehand.settings.layers import read
-from paths import ROOT
+from chargehand.testing import eventually
+from paths import ROOT, python_path
 
 FOLDER = ROOT / "deploy"
 METRICS = (ROOT / "src" / "chargehand" / "web" / "metrics.py").read_text()
@@ -74,3 +81,83 @@ def test_every_setting_that_is_named_is_one(name: str, monkeypatch: pytest.Monke
         monkeypatch.setenv(each, values.get(each, str(tmp_path)))
     assert read(tmp_path, {}).url
     Chargehand(folder=tmp_path).close()
+
+
+LINTERS = {
+    "Dockerfile": ["hadolint", "Dockerfile"],
+    "compose.yaml": ["yamllint", "-s", "-d", "{extends: relaxed, rules: {line-length: {max: 160}}}", "compose.yaml"],
+    "kubernetes.yaml": ["kubernetes-validate", "--strict", "kubernetes.yaml"],
+}
+
+
+@pytest.mark.parametrize("name", LINTERS)
+def test_the_linter_finds_nothing(name: str) -> None:
+    """kubernetes-validate compares with the published schemas of the resources."""
+    program, *words = LINTERS[name]
+    done = subprocess.run(
+        [Path(sys.executable).parent / program, *words], cwd=FOLDER, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_runs_without_root_and_has_the_health_check() -> None:
+    lines = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    words = {line.split(" ", 1)[0]: line for line in lines if line and not line.startswith("#")}
+    assert words["USER"] == "USER 10001:10001"
+    assert "http://127.0.0.1:8356/healthz" in words["HEALTHCHECK"]
+
+
+def test_pods_scale_by_a_metric_that_exists() -> None:
+    (scaler,) = [each for each in documents("kubernetes.yaml") if each["kind"] == "HorizontalPodAutoscaler"]
+    (metric,) = [each["external"]["metric"] for each in scaler["spec"]["metrics"]]
+    assert metric["name"] in exposed()
+    assert metric["selector"]["matchLabels"].keys() == {"queue", "state"}
+
+
+def zombies_of(pid: str) -> list[str]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [child for child in children if "State:\tZ" in Path(f"/proc/{child}/status").read_text()]
+
+
+@pytest.mark.full
+def test_serve_works_as_process_1(tmp_path: Path) -> None:  # spec: SV-11 WP-7
+    """As in a container: the host is process 1 of its own process namespace, reaps what is left to it, serves the
+    probes, and SIGTERM lets a running job finish."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT PROVEN HERE: a process namespace needs root")
+    (tmp_path / "jobs.py").write_text(
+        "from chargehand import Chargehand\nhand = Chargehand()\ncrew = hand.crew('wait', 'waiting:Wait', workers=1)\n"
+    )
+    (tmp_path / "waiting.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom chargehand import Handler\n"
+        "class Wait(Handler):\n"
+        "    def perform(self, job):\n"
+        "        Path('begun').touch()\n"
+        "        while not Path('stopping').exists():\n"
+        "            job.progress()\n"
+        "        return os.getppid()\n"
+    )
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", "chargehand", "serve",
+             "jobs:hand", "--port", "0"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": python_path(tmp_path)}, stdout=log, stderr=log,
+        )  # fmt: skip
+    with closing(Chargehand(folder=tmp_path)) as hand:
+        try:
+            job = hand.crew("wait", "waiting:Wait").enqueue({})
+            eventually(lambda: (tmp_path / "begun").exists())
+            (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            status = Path(f"/proc/{first}/status").read_text()
+            assert re.search(r"^NSpid:\s+\d+\s+1$", status, re.MULTILINE)
+            # A process of `docker exec` that outlives its parent becomes a child of process 1.
+            subprocess.run(["nsenter", "--target", first, "--pid", "sh", "-c", "sleep 0 &"], check=True)
+            eventually(lambda: not zombies_of(first))
+            os.kill(int(first), signal.SIGTERM)
+            eventually(lambda: "node stopping" in (tmp_path / "log").read_text())
+            (tmp_path / "stopping").touch()
+            assert process.wait(30) == 0, (tmp_path / "log").read_text()
+            assert job.job().state == "done"
+        finally:
+            process.kill()
+            process.wait()

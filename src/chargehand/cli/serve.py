@@ -6,7 +6,7 @@ import typer
 
 from chargehand import log
 from chargehand.cli import find
-from chargehand.system import extras, notify
+from chargehand.system import extras, notify, process_1
 
 
 def serve(
@@ -23,6 +23,7 @@ def serve(
     finish within the grace period; a second one exits at once.
     """
     chosen = find.level(log_level)
+    process_1.divide()
     hand = find.application(app)
     hand.log_level = chosen or hand.log_level
     log.configure(hand.log_level, style=hand.settings.log)

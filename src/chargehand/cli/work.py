@@ -6,7 +6,7 @@ from chargehand import log
 from chargehand.cli import find
 from chargehand.errors import ConfigurationError
 from chargehand.host import alone
-from chargehand.system import notify
+from chargehand.system import notify, process_1
 
 
 def work(
@@ -20,6 +20,7 @@ def work(
     The first Ctrl+C lets running jobs finish within the grace period; a second one exits at once.
     """
     chosen = find.level(log_level)
+    process_1.divide()
     before = alone.Traces.now()
     hand = find.application(app)
     kept = alone.Traces.now().left(before)
