@@ -1,6 +1,7 @@
 """The package: what its metadata says is so, and it can be installed into empty environments."""
 
 import email
+import json
 import os
 import re
 import subprocess
@@ -117,3 +118,31 @@ def test_the_wheel_works_in_an_empty_environment(version: str, wheel: Path, tmp_
     refused = there.run("chargehand", "serve", "jobs:hand")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "pip install 'chargehand[web]'" in refused.stderr
+
+
+def test_the_version_is_in_one_place_and_released_in_the_changelog() -> None:
+    """The newest section is this version's, or what comes next is collected above it. Each release begins with what it
+    is, in ten lines at most."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, *releases = re.findall(r"^## \[([^]]+)\](?: - \d{4}-\d\d-\d\d)?$", text, re.MULTILINE)
+    assert unreleased == "Unreleased"
+    assert releases[0] == chargehand.__version__
+    summary = text.partition(f"## [{releases[0]}] - ")[2].partition("### ")[0].splitlines()
+    assert 1 <= len([line for line in summary if line.startswith("- ")]) <= 10
+    assert PROJECT["dynamic"] == ["version"]
+    again = [path for path in (ROOT / "src").rglob("*.py") if f'"{chargehand.__version__}"' in path.read_text()]
+    assert again == [ROOT / "src" / "chargehand" / "__init__.py"]
+
+
+def test_the_lock_file_is_complete_and_names_the_licences_of_what_is_bundled() -> None:
+    """Every package of it can be verified, and those that the dashboard bundles are in the notices."""
+    lock = json.loads((ROOT / "src/chargehand/web/dashboard/source/package-lock.json").read_text())
+    wanted = json.loads((ROOT / "src/chargehand/web/dashboard/source/package.json").read_text())
+    packages = {name.removeprefix("node_modules/"): each for name, each in lock["packages"].items() if name}
+    assert {**wanted.get("dependencies", {}), **wanted.get("devDependencies", {})}.keys() <= packages.keys()
+    assert [name for name, each in packages.items() if "integrity" not in each] == []
+    notices = (ROOT / "src" / NOTICES).read_text()
+    bundled = {name: each["version"] for name, each in packages.items() if not each.get("dev") and not each.get("peer")}
+    named = dict(re.findall(r"^(\S+) (\d[\d.]*) \(\S+\)$", notices, re.MULTILINE))
+    assert named.items() <= {name: each["version"] for name, each in packages.items()}.items()
+    assert bundled.keys() <= named.keys()

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from chargehand import __version__
 from chargehand.host.readings import Failures
 from chargehand.live.bodies import NodeBody, NodeCrewBody
 from chargehand.model.access import Operation
@@ -150,16 +151,16 @@ HISTORY = HistoryPage(
 NODES = Nodes(
     (
         NodeBody(
-            name=NODE, status="healthy", machine="studio-1", version="0.1.0", pid=4700, started_ms=AT - 60_000,
+            name=NODE, status="healthy", machine="studio-1", version=__version__, pid=4700, started_ms=AT - 60_000,
             last_beat_ms=AT, beat_age_ms=1_200,
             crews=(NodeCrewBody(crew="tag", queue="tag", configured=2, live=2, busy=1),),
         ),
     )
 )  # fmt: skip
 INFO = Info(
-    version="0.1.0",
+    version=__version__,
     node=NODE,
-    supervisor=SupervisorInfo(node=NODE, pid=4700, version="0.1.0", started_ms=AT, answers=True),
+    supervisor=SupervisorInfo(node=NODE, pid=4700, version=__version__, started_ms=AT, answers=True),
     worker_enabled=True,
     embed_workers=True,
     workers=(CrewInfo(crew="tag", queue="tag", configured=2, live=2),),
@@ -179,7 +180,7 @@ DIAGNOSED = Diagnosed(
     at_ms=AT,
 )  # fmt: skip
 LOG_LINES = LogLines((LogLine(at_ms=AT, level="info", text="loaded", component=WORKER),))
-NODE_ANSWER = NodeAnswer(NodeStatus(node=NODE, pid=4700, version="0.1.0", started_ms=AT))
+NODE_ANSWER = NodeAnswer(NodeStatus(node=NODE, pid=4700, version=__version__, started_ms=AT))
 QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
 WORKER_HISTORY = WorkerHistory(
     component=WORKER,
