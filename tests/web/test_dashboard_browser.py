@@ -237,17 +237,25 @@ def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spe
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("The payload is not JSON")
     expect(page.get_by_label("Payload")).to_have_value('{"steps": 2000, bad')  # nothing that was typed is lost
-    page.get_by_label("Payload").fill(json.dumps({"steps": 2000, "seconds": 0.02, "stage": "listening"}))
+    big = 12345678901234567891  # JavaScript would round it
+    page.get_by_label("Payload").fill(json.dumps({"steps": 2000, "seconds": 0.02, "stage": "listening", "big": big}))
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("heading", name="long one")).to_be_visible()
     bar = page.get_by_role("progressbar", name="Progress")
     expect(bar).to_have_attribute("aria-valuetext", re.compile(r"listening, \d+ of 2,000"))
     first = bar.get_attribute("aria-valuetext") or ""
     expect(bar).not_to_have_attribute("aria-valuetext", first)  # it moves
+    expect(page.get_by_role("region", name="Payload").last).to_contain_text(str(big))
+    life = page.get_by_role("region", name="Life")
+    expect(life.get_by_role("listitem").last).to_contain_text("running for")
+    page.get_by_role("button", name="Stack now").click()
+    expect(page.get_by_role("region", name="Stacks")).to_contain_text("perform")
+    expect(page.get_by_role("region", name="Stack", exact=True)).to_contain_text("MiB of memory")
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("button", name="Cancel the job").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
     expect(page.get_by_role("row").filter(has_text="cancelled")).to_be_visible()
+    expect(life.get_by_role("listitem").last).to_contain_text("cancelled after")
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("running")
     page.get_by_role("button", name="Cancel", exact=True).click()

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { takeToken } from "./session.js";
 import type { ProblemDocument, SignedIn as Session } from "./types";
-import { learnClock } from "./words";
+import { exactly, learnClock, parsed } from "./words";
 
 const here = import.meta.url;
 /** The URL prefix of the server. */
@@ -36,7 +36,7 @@ async function send<T>(method: string, path: string, body?: unknown): Promise<T>
       method,
       headers,
       credentials: "same-origin",
-      body: body === undefined ? null : JSON.stringify(body),
+      body: body === undefined ? null : JSON.stringify(body, exactly),
     });
   } catch {
     throw new Refusal("the server cannot be reached", 0);
@@ -45,7 +45,7 @@ async function send<T>(method: string, path: string, body?: unknown): Promise<T>
   const text = await response.text();
   let found: unknown = null;
   try {
-    found = JSON.parse(text);
+    found = parsed(text);
   } catch {
     // not JSON, such as an error page of a proxy: the status is used
   }

@@ -2,14 +2,15 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { get, may } from "./api";
-import { jobs, jobsTick, now } from "./live";
+import { Life, StackNow } from "./life";
+import { crews, jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
-import { Ago, Bar, Empty, Failure, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, Bar, Copy, Empty, Failure, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { FlowDetail, JobDetail, JobLink } from "./types";
-import { count, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
+import { count, exact, exactly, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
@@ -46,6 +47,7 @@ export function JobPage({ id }: { id: string }) {
       </header>
       <Trouble error={error} />
       <Facts job={job} />
+      <Life job={job} />
       {job.state === "running" && (
         <section aria-labelledby="progress">
           <h2 id="progress">Progress</h2>
@@ -53,20 +55,29 @@ export function JobPage({ id }: { id: string }) {
           <p class="soft">{job.progress ? progressWords(job.progress) : "No progress reported."}</p>
         </section>
       )}
+      {may("control") && <StackNow job={job} />}
       {job.error && (
         <section aria-labelledby="error">
-          <h2 id="error">{job.state === "failed" ? "Error" : "Last error"}</h2>
+          <h2>
+            <span id="error">{job.state === "failed" ? "Error" : "Last error"}</span> <Copy text={job.error} what="the error" />{" "}
+            <Copy text={() => report(job)} what="a bug report" label="as a bug report" />
+          </h2>
           <Failure label="Error" line={job.cause ?? null} frames={job.error === found.error ? found.own_frames : []} text={job.error} />
         </section>
       )}
       {job.result !== null && job.state === "done" && (
         <section aria-labelledby="result">
-          <h2 id="result">Result</h2>
+          <h2>
+            <span id="result">Result</span> <Copy text={() => pretty(job.result)} what="the result" />
+          </h2>
           <Text label="Result">{pretty(job.result)}</Text>
         </section>
       )}
       <section aria-labelledby="payload">
-        <h2 id="payload">Payload</h2>
+        <h2>
+          <span id="payload">Payload</span> <Copy text={() => pretty(job.payload)} what="the payload" />{" "}
+          <Copy text={() => asCommand(job)} what="the command that enqueues such a job" label="as a command" />
+        </h2>
         <Text label="Payload">{pretty(job.payload)}</Text>
       </section>
       <Related job={job} />
@@ -80,6 +91,24 @@ export function JobPage({ id }: { id: string }) {
   );
 }
 
+/** Returns the command that enqueues a job with this payload. */
+function asCommand(job: JobDetail): string {
+  const crew = crews.value.find((each) => each.queue === job.queue)?.name ?? job.queue;
+  const text = JSON.stringify(job.payload, exactly).replaceAll("'", "'\\''");
+  return `chargehand jobs enqueue ${crew} '${text}'`;
+}
+
+/** Returns what somebody who is to mend the handler needs. */
+function report(job: JobDetail): string {
+  const attempts = job.attempt_history.map((each) => `${exact(each.started_ms)}  ${each.outcome}  ${length(each.duration_ms / 1000)}  ${each.worker ?? ""}`);
+  return [
+    `Job ${job.id} (${jobName(job)}) of queue ${job.queue}: ${job.state}${job.reason ? `, ${job.reason}` : ""}`,
+    `\nAttempts:\n${attempts.join("\n")}`,
+    `\nPayload:\n${pretty(job.payload)}`,
+    `\nError:\n${plain(job.error ?? "")}`,
+  ].join("\n");
+}
+
 /** The facts that take two columns. */
 const WIDE = ["id", "tags", "flow"];
 /** Related jobs that are shown at first. */
@@ -87,7 +116,7 @@ const FEW = 10;
 
 function Facts({ job }: { job: JobDetail }) {
   const facts: [string, preact.ComponentChildren][] = [
-    ["id", <code key="id">{job.id}</code>],
+    ["id", <span key="id"><code>{job.id}</code> <Copy text={job.id} what="the id" /></span>],
     ["queue", <a key="q" href={to("jobs", undefined, { queue: job.queue })}>{job.queue}</a>],
     ["created", <Ago key="m" ms={job.created_ms} />],
     ...(job.flow ? ([["flow", <FlowLink key="f" id={job.flow} />]] as [string, preact.ComponentChildren][]) : []),

@@ -8,7 +8,7 @@ import { doing } from "./orders";
 import { Ago, ask, Bar, Copy, Empty, progressWords, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { BulkChanged, Failures, JobRecord, JobBody as LiveJob, Tally } from "./types";
-import { count, jobName, length, many, plain, waitsFor } from "./words";
+import { count, jobName, length, many, parsed, plain, waitsFor } from "./words";
 
 interface Page {
   jobs: JobRecord[];
@@ -334,7 +334,7 @@ async function enqueue(): Promise<boolean> {
 async function make(said: Record<string, string>): Promise<void> {
   let payload: unknown;
   try {
-    payload = JSON.parse(said.payload ?? "null");
+    payload = parsed(said.payload ?? "null");
   } catch (error) {
     throw new Error(`The payload is not JSON: ${(error as Error).message}`);
   }

@@ -122,4 +122,21 @@ export const waiting = (queue: { queued: number; future: number; following: numb
 export const waitsFor = (job: { state: string; waits_for: number }): string =>
   job.state === "queued" && job.waits_for ? `waits for ${many(job.waits_for, "job")}` : "";
 
-export const pretty = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+/** Keeps integers that JavaScript would round; browsers of before 2025 round them. Use: `JSON.stringify(value, exactly)`. */
+export function exactly(_: string, value: unknown): unknown {
+  if (typeof value !== "bigint") return value;
+  const { rawJSON } = JSON as unknown as { rawJSON?: (text: string) => unknown };
+  return rawJSON ? rawJSON(String(value)) : Number(value);
+}
+
+/** Parses JSON; integers that JavaScript would round become a `bigint`. */
+export function parsed(text: string): unknown {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const keep = (_: string, value: unknown, context?: { source?: string }): unknown => {
+    const source = context?.source ?? "";
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value;
+  };
+  return JSON.parse(text, keep as (key: string, value: unknown) => unknown);
+}
+
+export const pretty = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value, exactly, 2));
