@@ -380,8 +380,8 @@ def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # 
     page.get_by_role("link").filter(has_text="SIGSEGV").first.click()
     expect(page.get_by_role("region", name="Stacks").last).to_contain_text("segfault")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy a bug report").click()
-    expect(page.get_by_role("button", name="Copied a bug report")).to_be_visible()
+    page.get_by_role("button", name="Copy as bug report").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
     report = page.evaluate("navigator.clipboard.readText()")
     assert re.match(r"Chargehand \d.*SIGSEGV", report)
     assert "## Stacks" in report

@@ -223,11 +223,11 @@ export function Copy({ text, what, label }: { text: string | (() => string); wha
   };
   const says = { done: `Copied ${what}`, failed: `Cannot copy ${what}` }[state] ?? `Copy ${what}`;
   return (
-    <button type="button" class={label ? "copy" : "copy plain"} title={says} aria-label={says} onClick={copy}>
+    <button type="button" class={label ? "copy" : "copy plain"} title={says} aria-label={label ? undefined : says} onClick={copy}>
       <svg viewBox="0 0 16 16" width="13" height="13" aria-hidden="true">
         <path d={state === "done" ? SHAPES.tick : state ? SHAPES.cross : COPY} fill-rule="evenodd" />
       </svg>
-      {label}
+      {label && (state === "done" ? "Copied" : state ? says : label)}
     </button>
   );
 }
