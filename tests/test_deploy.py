@@ -161,3 +161,9 @@ def test_serve_works_as_process_1(tmp_path: Path) -> None:  # spec: SV-11 WP-7
         finally:
             process.kill()
             process.wait()
+
+
+def test_the_example_of_settings_has_what_compose_asks_for() -> None:
+    asked = set(re.findall(r"\$\{([A-Z_]+):\?", (FOLDER / "compose.yaml").read_text()))
+    example = (FOLDER / ".env.example").read_text()
+    assert set(re.findall(r"^([A-Z_]+)=$", example, re.MULTILINE)) == asked
