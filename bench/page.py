@@ -40,7 +40,7 @@ RATE, SECONDS = 200, 20.0
 MANY = 1_000_000
 PAGES = 20
 KNOWN = "[data-worker]"
-"""Selector of an element that exists as soon as live data is shown."""
+"""Selector of a worker: the tiles have all of them, the list folds those that are well."""
 WATCH = """
 (() => {
   const seen = (window.seen = { live: null, heard: 0, tasks: [], frame: 0 });
@@ -54,7 +54,7 @@ WATCH = """
   const frame = (now) => {
     seen.frame = Math.max(seen.frame, now - before);
     before = now;
-    if (seen.live === null && document.querySelector("[data-worker]")) seen.live = performance.now();
+    seen.live ??= document.querySelector(".workers .rows > li, [data-worker]") ? performance.now() : null;
     requestAnimationFrame(frame);
   };
   requestAnimationFrame(frame);
@@ -139,7 +139,7 @@ def crowded(browser: Browser, rate: float) -> Generator[tuple[Busy, Page]]:
         node = Busy(Path(spec.store), rate)
         node.start()
         try:
-            with served(spec) as (_, port, token), looked_at(browser, port, token) as page:
+            with served(spec) as (_, port, token), looked_at(browser, port, token, "#/?view=tiles") as page:
                 until(page, f"document.querySelectorAll('{KNOWN}').length === {WORKERS}")
                 yield node, page
         finally:
