@@ -11,6 +11,7 @@ from builders import (
     finish,
     job,
     perform_all,
+    predecessors,
     put,
     record,
     retry,
@@ -370,6 +371,48 @@ def test_a_follower_that_waits_again_waits_for_children_that_were_spawned_meanwh
     finish(store, "a")
     assert take(store, 10) == []
     finish(store, "d")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-2, FL-3
+@pytest.mark.parametrize("if_failed", ["fail", "run"])
+@pytest.mark.parametrize("first", ["p fails", "f is cancelled"])
+def test_a_follower_waits_for_children_of_a_predecessor_that_was_retried_before_it(
+    store: Store, if_failed: str, first: str
+) -> None:
+    put(store, job("p", queue="p"), job("f", after=("p",), if_failed=if_failed))
+    if first == "f is cancelled":
+        cancel(store, "f")
+    fail(store, "p")
+    cancel(store, "f")
+    retry(store, "p")
+    cancel(store, "f")  # the retry may have revived it
+    assert state(store, "f") is CANCELLED
+    finish(store, "p", fan_out(job("c", queue="s"), job("d", queue="s")))
+    finish(store, "c", fan_out(job("cc", queue="t")))
+    retry(store, "f")
+    assert record(store, "f").waits_for == 2
+    assert take(store, 10) == []
+    finish(store, "d")
+    assert take(store, 10) == []
+    finish(store, "cc")
+    assert take_one(store).id == "f"
+    assert [each.id for each in predecessors(store, "f")] == ["p", "c", "d", "cc"]
+
+
+# spec: FL-2, FL-3
+def test_a_follower_that_ended_before_a_child_was_spawned_is_not_retried_before_the_child(store: Store) -> None:
+    put(store, job("p", queue="p"), job("f", after=("p",)))
+    cancel(store, "f")
+    fail(store, "p")
+    retry(store, "p")
+    finish(store, "p", fan_out(job("c", queue="s")))
+    fail(store, "c")
+    with pytest.raises(Conflict, match=r"\bc\b"):
+        retry(store, "f")
+    retry(store, "c")
+    retry(store, "f")
+    finish(store, "c")
     assert take_one(store).id == "f"
 
 

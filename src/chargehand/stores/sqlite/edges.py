@@ -101,11 +101,12 @@ _ADD = """
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1)
 """
+# A follower that has ended may be queued again: it has the children as predecessors, too.
 _ADD_CHILDREN = """
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
-SELECT e.job, child.value ->> 1, e.nr, e.strict, ?2
+SELECT e.job, child.value ->> 1, e.nr, e.strict, e.open AND ?2
 FROM json_each(?1) AS child CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
-WHERE e.predecessor = child.value ->> 0 AND e.open = 1 AND e.nr >= 0
+WHERE e.predecessor = child.value ->> 0 AND e.nr >= 0
 """
 # What a job waits for, through others.
 _REACHED = """
@@ -280,7 +281,7 @@ class Edges:
     def adopt(self, children: Sequence[tuple[int, int]], *, opened: bool = True) -> None:
         """Lets the followers of jobs wait for the children that these have spawned, or, if the children have ended (not
         `opened`), have them as predecessors. `children` has parent and child."""
-        if self.used.edges and children:
+        if children:
             self._db.execute(_ADD_CHILDREN, (json.dumps(children), opened))
 
     def waits_for_itself(self, seq: int) -> bool:

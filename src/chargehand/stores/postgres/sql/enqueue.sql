@@ -128,12 +128,13 @@ SELECT seq, 0, -2, true, true, true FROM e WHERE outside
 ON CONFLICT DO NOTHING
 
 -- name: spawn
--- What waits for a job waits for its children, too. A follower of which it is not known yet is looked at later.
+-- What waits for a job waits for its children, too. A follower of which it is not known yet is looked at later. One that
+-- has ended may be queued again: it has the children as predecessors.
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT g.job, c.seq, g.nr, g.strict, true, false
+SELECT g.job, c.seq, g.nr, g.strict, g.open, false
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, spawned_by text)
   JOIN chargehand_job c ON c.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
-WHERE e.spawned_by IS NOT NULL AND g.open AND NOT g.due AND g.nr >= 0
+WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0
   AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = c.seq)
 ON CONFLICT DO NOTHING
 

@@ -83,7 +83,7 @@ WHERE NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
     SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
   SELECT FROM r WHERE r.seq = e.job)
-ON CONFLICT DO NOTHING
+ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = true WHERE NOT chargehand_edge.open
 
 -- name: looked_at
 -- `open` is what was found.

@@ -168,12 +168,14 @@ gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
 SELECT seq FROM made
 
 -- name: wait_again
--- Jobs that were queued again wait for those of their predecessors that have not ended. In a sequence, they wait again for
--- what they waited for when they ended, and `follow_sequence` lets them wait for each other and for the last one.
+-- Jobs that were queued again wait for those of their predecessors that have not ended, and for what others have spawned:
+-- these are looked at. In a sequence, they wait again for what they waited for when they ended, and `follow_sequence` lets
+-- them wait for each other and for the last one.
 WITH g AS (
   UPDATE chargehand_edge g SET open = true, due = true
   WHERE job = ANY ($1::bigint[]) AND (nr >= 0 OR nr = -1 AND open AND predecessor <> ALL ($1::bigint[]))
-    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)
+    AND (EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)
+      OR nr >= 0 AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = g.predecessor AND x.state = 'done'))
   RETURNING job),
 old AS (
   DELETE FROM chargehand_edge g WHERE job = ANY ($1::bigint[]) AND nr = -1 AND (predecessor = ANY ($1::bigint[])
