@@ -54,8 +54,8 @@ FLOWS = (
     Mutant(
         name="followers do not wait for children",
         file="stores/sqlite/edges.py",
-        old="        if self.used.edges and children:\n",
-        new="        if self.used.flows and not children:\n",
+        old="        if children:\n            self._db.execute(_ADD_CHILDREN",
+        new="        if not children:\n            self._db.execute(_ADD_CHILDREN",
         profile="flows",
         first=0,
     ),
@@ -127,8 +127,8 @@ FLOWS = (
     Mutant(
         name="a follower can be retried before its predecessor",
         file="stores/sqlite/edges.py",
-        old="        for job, _, predecessor in self.needs(seqs):\n",
-        new="        for job, _, predecessor in self.needs([]):\n",
+        old="        for job, needed, predecessor in self.needs(seqs):\n",
+        new="        for job, needed, predecessor in self.needs([]):\n",
         profile="flows",
         first=7,
     ),

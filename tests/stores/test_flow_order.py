@@ -370,6 +370,22 @@ def test_two_jobs_of_a_sequence_that_are_retried_in_one_call_run_one_after_the_o
 
 
 # spec: FL-6
+def test_jobs_that_are_retried_together_with_the_last_of_a_sequence_wait_for_those_between(store: Store) -> None:
+    put(store, job("p", queue="p"), job("s0", sequence="album"), job("s1", sequence="album"))
+    put(store, job("s2", sequence="album", after=("p",)))
+    finish(store, "s0", GaveUp("x"))
+    finish(store, "p", GaveUp("x"))
+    assert (state(store, "s1"), state(store, "s2")) == (State.QUEUED, State.FAILED)
+    with store.transaction() as tx:
+        assert sorted(tx.jobs.retry(["s0", "p"])) == ["p", "s0"]
+    finish(store, "p")
+    claims = take(store, 10)
+    assert [claim.id for claim in claims] == ["s1"]
+    assert end(store, claims[0], Done("1")) == []
+    assert perform_all(store) == ["s0", "s2"]
+
+
+# spec: FL-6
 def test_a_job_of_a_sequence_waits_for_its_predecessors_too(store: Store) -> None:
     put(store, job("a", queue="r"), job("s0", sequence="album"), job("s1", sequence="album", after=("a",)))
     put(store, job("s2", sequence="album"))

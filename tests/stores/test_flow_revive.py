@@ -4,17 +4,20 @@ from itertools import pairwise
 
 import pytest
 from builders import (
+    begin,
     bring,
     cancel,
     end,
     fan_out,
     finish,
+    flow_of,
     job,
     perform_all,
     predecessors,
     put,
     record,
     retry,
+    retry_flow,
     state,
     states,
     take,
@@ -414,6 +417,19 @@ def test_a_follower_that_ended_before_a_child_was_spawned_is_not_retried_before_
     retry(store, "f")
     finish(store, "c")
     assert take_one(store).id == "f"
+
+
+# spec: FL-2, FL-3
+@pytest.mark.parametrize("if_failed", ["fail", "run"])
+def test_no_retry_lets_jobs_wait_for_each_other(store: Store, if_failed: str) -> None:
+    begin(store, "w", job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c", queue="s", flow="w", after=("f",), if_failed=if_failed)))
+    assert states(store, "f", "c") == [FAILED, FAILED], "each would wait for the other"
+    for ids in (("f", "c"), ("c", "f"), ("c",), ("f",)):
+        with pytest.raises(Conflict, match=r"cannot be retried"):
+            retry(store, *ids)
+    assert retry_flow(store, "w") == []
+    assert (flow_of(store, "w").state, states(store, "f", "c")) == ("failed", [FAILED, FAILED])
 
 
 # spec: FL-2, FL-3

@@ -15,7 +15,7 @@ from chargehand.errors import FlowEnded, FlowNotFound, JobNotFound
 from chargehand.model import flows
 from chargehand.model.flows import Ended
 from chargehand.model.job import Enqueued, NewJob, State
-from chargehand.stores.sqlite.edges import LIVE, Edges
+from chargehand.stores.sqlite.edges import IN_CIRCLE, LIVE, Edges
 from chargehand.stores.sqlite.limits import Limits
 
 ROWS_AT_ONCE = (50, 8, 1)
@@ -389,11 +389,13 @@ class _Call:
         themselves, with the error of each."""
         children = [(each.origin, each) for each in added if each.job.child and each.origin is not None]
         self._edges.adopt([(origin.seq, each.seq) for origin, each in children])
-        return {
+        bad = {
             each.seq: flows.why_in_circle(origin.id)
             for origin, each in children
             if each.held and self._edges.waits_for_itself(each.seq)
         }
+        self._edges.add([(seq, 0, IN_CIRCLE, True, False) for seq in bad])  # no retry makes them wait again
+        return bad
 
     def _follow(self, held: Sequence[_Added]) -> dict[int, str]:
         """Adds the edges to predecessors and to what these have spawned. Returns the jobs that fail, with the error of

@@ -18,6 +18,8 @@ from chargehand.model.job import PREDECESSOR, State
 
 IN_SEQUENCE = -1
 """The `nr` of an edge between two jobs of a sequence."""
+IN_CIRCLE = -3
+"""The `nr` of an edge to no job: the job would wait for itself, and can never run."""
 LIVE = "('queued', 'running')"
 BAD = "('failed', 'cancelled')"
 
@@ -140,6 +142,10 @@ _NEEDS = f"""
 SELECT e.job, p.seq, p.id, coalesce(p.label, p.queue), p.state, p.error
 FROM json_each(?1) AS j CROSS JOIN chargehand_edge AS e CROSS JOIN chargehand_job AS p
 WHERE e.job = j.value AND e.strict = 1 AND p.seq = e.predecessor AND p.state IN {BAD}
+UNION ALL
+SELECT e.job, e.predecessor, i.id, coalesce(i.label, i.queue), i.state, i.error
+FROM json_each(?1) AS j CROSS JOIN chargehand_edge AS e CROSS JOIN chargehand_job AS i
+WHERE e.job = j.value AND e.nr = {IN_CIRCLE} AND i.seq = e.job
 """
 _WAIT_AGAIN = """
 UPDATE chargehand_job SET waits_for = 'jobs' WHERE seq IN (SELECT value FROM json_each(?1)) AND state = 'queued'
@@ -307,18 +313,18 @@ class Edges:
     # jobs that live again
 
     def needs(self, seqs: Collection[int]) -> list[tuple[int, int, Ended]]:
-        """Returns, for each of these jobs, the predecessors without which it cannot run, and which did not end well."""
+        """Returns, for each of these jobs, the predecessors without which it cannot run, and which did not end well;
+        for a job that would wait for itself number 0, and the job."""
         rows = self._db.execute(_NEEDS, (json.dumps(list(seqs)),))
         return [(job, seq, Ended(job_id, name, State(state), error)) for job, seq, job_id, name, state, error in rows]
 
     def retried(self, seqs: Sequence[int]) -> None:
         """Lets jobs that were queued again wait for what they must, and revives the followers that failed because of
         them. Raises Conflict if a job needs one that did not end well."""
-        for job, _, predecessor in self.needs(seqs):
+        for job, needed, predecessor in self.needs(seqs):
             (job_id,) = self._column("SELECT id FROM chargehand_job WHERE seq = ?", job)
-            raise Conflict(
-                f"job {job_id} cannot be retried: {flows.why_failed(predecessor)}. Retry that one: this one follows"
-            )
+            what = f"{flows.why_failed(predecessor)}. Retry that one: this one follows" if needed else predecessor.error
+            raise Conflict(f"job {job_id} cannot be retried: {what}")
         again: list[int] = []
         level = list(seqs)
         while level:

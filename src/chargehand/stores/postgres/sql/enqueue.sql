@@ -181,7 +181,8 @@ WHERE (queue, sequence) IN (
 ORDER BY queue, sequence FOR UPDATE
 
 -- name: follow_sequence
--- A new job of a sequence waits for the one before it, which was added here, or else is looked at later.
+-- A new job of a sequence waits for the one before it, which was added here, or else is looked at later. If the last one is
+-- queued again here, too, it keeps what it waits for: the first of these waits for the same.
 WITH n AS MATERIALIZED (
   SELECT j.seq, s.queue, s.sequence, s.job AS last, lag(j.seq) OVER (PARTITION BY s.queue, s.sequence ORDER BY j.seq) AS before
   FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id
@@ -191,6 +192,9 @@ edges AS (
   INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
   SELECT seq, coalesce(before, last), -1, false, true, before IS NULL FROM n
   WHERE before IS NOT NULL OR last > 0 AND last NOT IN (SELECT seq FROM n)
+  UNION
+  SELECT n.seq, g.predecessor, -1, false, true, true FROM n JOIN chargehand_edge g ON g.job = n.last AND g.nr = -1 AND g.open
+  WHERE n.before IS NULL AND n.last IN (SELECT seq FROM n) AND g.predecessor NOT IN (SELECT seq FROM n)
   ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = excluded.due)
 UPDATE chargehand_sequence s SET job = l.seq
 FROM (SELECT queue, sequence, max(seq) AS seq FROM n GROUP BY 1, 2) AS l

@@ -83,7 +83,8 @@ WHERE NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
     SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
   SELECT FROM r WHERE r.seq = e.job)
-ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = true WHERE NOT chargehand_edge.open
+ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = true
+  WHERE NOT chargehand_edge.open AND chargehand_edge.nr >= 0
 
 -- name: looked_at
 -- `open` is what was found.
