@@ -166,7 +166,7 @@ def one_machine(browser: Browser, name: Path, folder: Path) -> None:
         served.faults.enqueue({"fault": "kill"}, label="too large.wav")
         (newest,) = served.hand.crashes()[:1]
         places = {
-            "overview": "", "jobs": "jobs", "tag": "jobs?queue=steps&tag=night", "job": f"job/{jobs['bad']}",
+            "overview": "", "jobs": "jobs?filter=state:failed", "job": f"job/{jobs['bad']}",
             "worker": "worker/worker:steps:0", "flows": "flows", "flow": f"flow/{jobs['flow']}",
             "crash": f"crash/{newest.id}", "crashes": "crashes", "operations": "operations", "doctor": "doctor",
         }  # fmt: skip
