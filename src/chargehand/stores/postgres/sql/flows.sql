@@ -77,7 +77,7 @@ SELECT job, predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND 
 -- name: add_due
 -- A job does not wait for one that waits for it.
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT job, predecessor, nr, strict, true, true
+SELECT DISTINCT ON (job, nr, predecessor) job, predecessor, nr, strict, true, true
 FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean)
 WHERE NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
