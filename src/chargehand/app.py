@@ -275,6 +275,7 @@ class Chargehand:
         schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
         if 1 <= len(name) <= NAME_LIMIT and name.isprintable():  # names have no such limits, labels do
             options.setdefault("label", name)
+        options.setdefault("traceparent", None)  # not that of whatever imports the application
         self._recurring[name] = RecurringJob(name=name, schedule=schedule, job=crew.new_job(payload, **options))
 
     @property

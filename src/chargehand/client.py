@@ -87,6 +87,8 @@ class NewJobOptions(TypedDict, total=False):
     unique_for_ms: int | None
     replace: bool
     expires_ms: int | None
+    meta: dict[str, Any] | None
+    traceparent: str | None
 
 
 class Client:

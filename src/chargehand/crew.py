@@ -67,6 +67,8 @@ class JobOptions(TypedDict, total=False):
     unique_for: float
     replace: bool
     expires: float
+    meta: dict[str, Any] | None
+    traceparent: str | None
 
 
 class Ref(Generic[Result]):

@@ -135,7 +135,10 @@ class JobContext(Protocol):
 class Job(Generic[Payload]):
     """A job as its handler receives it: the payload, and methods to report progress and enqueue further jobs."""
 
-    __slots__ = ("_context", "attempt", "crashes", "flow", "id", "item", "kept", "label", "payload", "queue")
+    __slots__ = (
+        "_context", "attempt", "crashes", "flow", "id", "item", "kept", "label", "meta", "payload", "queue",
+        "traceparent",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -150,12 +153,18 @@ class Job(Generic[Payload]):
         item: str | None = None,
         flow: str | None = None,
         kept: Any = None,
+        meta: dict[str, Any] | None = None,
+        traceparent: str | None = None,
     ) -> None:
         self.id, self.queue, self.payload, self.label = id, queue, payload, label
         self.flow = flow
         """The id of the flow that the job belongs to; None if to none."""
         self.kept = kept
         """What an earlier attempt passed to `keep` last, as plain data; None if none did."""
+        self.meta: dict[str, Any] = meta or {}
+        """The object that was given with the job as `meta`; empty if none was."""
+        self.traceparent = traceparent
+        """The trace that the job belongs to (W3C Trace Context); None if to none."""
         self.item = item
         """The item's key in the application's own tables, if `discover` returned it."""
         self.attempt = attempt

@@ -75,6 +75,7 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.processes.prctl",
         "chargehand.protocol",
         "chargehand.protocol.frame",
+        "chargehand.tracing",
         "chargehand.worker",
         "chargehand.worker.context",
         "chargehand.worker.failures",

@@ -14,6 +14,7 @@ from chargehand import CrashFilter
 from chargehand.log import Event
 from chargehand.testing import eventually
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CREWS = "\n".join(f"hand.crew('{name}', 'reporting_handlers:Talker', workers=1)" for name in ("talk", "other"))
 
 
@@ -89,7 +90,8 @@ def test_a_record_of_a_handler_is_one_line_of_json_with_its_own_fields(world: Wo
     with serving(world, crews, CHARGEHAND_LOG="json") as served:
         become(served.hand, "healthy")
         crew = served.hand.crew("record", "reporting_handlers:Recorder")
-        ref = crew.enqueue({"song": 7, "mood": {"calm": 0.5}, "job": "own"})
+        with served.hand.flow("album") as flow:
+            ref = crew.enqueue({"song": 7, "mood": {"calm": 0.5}, "job": "own"}, flow=flow, traceparent=TRACE)
         ref.wait(30)
         eventually(lambda: served.logged("step 3 failed"))
         (line,) = [line for line in served.log.read_text().splitlines() if "step 3 failed" in line]
@@ -101,10 +103,12 @@ def test_a_record_of_a_handler_is_one_line_of_json_with_its_own_fields(world: Wo
     assert record.pop("ts")
     assert record == {
         "level": "error", "message": "step 3 failed", "component": "worker:record:0", "job": ref.id,
+        "flow": flow.id, "trace": TRACE[3:35],
         "event": "worker-output", "logger": "songs", "song": 7, "mood": {"calm": 0.5}, "job_": "own",
     }  # fmt: skip
     first, *_, last = told.stdout.splitlines()
-    assert first.endswith("songs: step 3 failed song=7 mood={'calm': 0.5} job_=own")
+    assert first.endswith(f"flow={flow.id} trace={TRACE[3:35]} song=7 mood={{'calm': 0.5}} job_=own")
+    assert "songs: step 3 failed" in first
     assert last.endswith("KeyError: 'missing'")
 
 

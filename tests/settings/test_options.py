@@ -26,7 +26,7 @@ def test_the_keywords_of_python_callers_are_the_options() -> None:
 def test_the_keywords_of_the_client_are_the_options() -> None:
     hints = get_type_hints(NewJobOptions)
     assert set(hints) == set(NAMES)
-    spelled = {str: str, int: int, bool: bool, tuple: list[str]}
+    spelled: dict[Any, Any] = {str: str, int: int, bool: bool, tuple: list[str], dict: dict[str, Any]}
     kinds = {option.name: (spelled[option.kind], spelled[option.kind] | None) for option in OPTIONS}
     assert all(hints[name] in kinds[name] for name in NAMES)
 
@@ -71,6 +71,14 @@ def test_every_option_is_described_and_allows_its_default() -> None:
         ({"tags": ["a\n"]}, "tags"),
         ({"tags": [str(n) for n in range(21)]}, "the number of tags is 21"),
         ({"run_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1}, "cannot be combined"),
+        ({"meta": "x"}, "meta is 'x'; must be an object"),
+        ({"meta": ["x"]}, "meta is .*; must be an object"),
+        ({"meta": {"x": "y" * 4096}}, "meta has 4,104 bytes of JSON; the maximum is 4,096"),
+        ({"meta": {"x": object()}}, "meta cannot be written as JSON"),
+        ({"meta": {"x": float("nan")}}, "meta cannot be written as JSON"),
+        ({"meta": {"x": 10**700}}, "meta has a number of more than 640 digits"),
+        ({"traceparent": "00-0"}, "traceparent is '00-0'; expected the header of W3C Trace Context"),
+        ({"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01"}, "expected the header of W3C"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:

@@ -54,6 +54,32 @@ def test_a_job_is_made_and_found_with_all_that_it_was_given(web: Web) -> None:  
     assert "fence" not in job  # a word of the code
 
 
+def test_meta_and_the_trace_of_the_request_stay_with_the_job(web: Web) -> None:  # spec: HK-2
+    trace, other = (
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-" + "5" * 32 + "-" + "6" * 16 + "-00",
+    )
+
+    def made(headers: dict[str, str], **given: Any) -> Any:
+        answer = web.ask("POST", "/api/v1/jobs", json={"queue": "plain", **given}, headers=headers)
+        assert answer.status_code == 201, answer.text
+        return web.get(f"/api/v1/jobs/{answer.json()['id']}")
+
+    meta = {"customer": f"caf{MARK}xe9", "n": 2**60, "list": [{"a": None}]}
+    job = made({"traceparent": trace}, meta=meta)
+    assert (job["meta"], job["traceparent"]) == (meta, trace)
+    assert web.hand.job(job["id"]).meta == {**meta, "customer": "caf\udce9"}
+    assert made({"traceparent": trace}, traceparent=other)["traceparent"] == other
+    assert made({"traceparent": trace}, traceparent=None)["traceparent"] is None
+    assert (made({"traceparent": "nonsense"})["traceparent"], made({})["meta"]) == (None, None)
+    (flow,) = web.post("/api/v1/flows", {"name": "f", "jobs": [{"queue": "plain", "meta": {"a": 1}}]}, 201)["jobs"]
+    assert web.get(f"/api/v1/jobs/{flow['id']}")["meta"] == {"a": 1}
+    for wrong in ({"meta": []}, {"meta": "x"}, {"meta": {"x": "y" * 5000}}, {"traceparent": "1"}):
+        refused = web.ask("POST", "/api/v1/jobs", json={"queue": "plain", **wrong})
+        assert refused.status_code == 422
+        assert next(iter(wrong)) in refused.text
+
+
 def test_a_job_may_be_about_a_file_whose_name_is_not_utf8(web: Web) -> None:  # spec: HT-3 WK-1
     name, kept, shown = "caf\udce9\udcff.flac", f"caf{MARK}xe9{MARK}xff.flac", r"caf\xe9\xff.flac"
     given = {"label": kept, "key": kept, "limit_key": kept, "tags": [kept, "b"]}

@@ -65,6 +65,10 @@ def enqueue(
     expires: Annotated[
         str | None, typer.Option(help="Cancel the job unless it was started within so long: 90s, 10m, 1.5h, 2d.")
     ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE, shown with the job and given to its handler; may be given several times."),
+    ] = None,
     wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result and print it.")] = None,
     json: find.Json = False,
 ) -> None:
@@ -83,6 +87,8 @@ def enqueue(
         options["priority"] = priority
     if tags:
         options["tags"] = tags
+    if meta:
+        options["meta"] = dict(map(_pair, meta))
     options |= _of_flows(after, if_failed, flow, share, sequence, unique_for, replace, expires)
     new = _job(service, application, crew, value, options)
     with acting_as(user(), "cli", person=True):
@@ -97,6 +103,14 @@ def enqueue(
         show.line(f"{done.id} (not created: its payload was replaced)")
     else:
         show.line(done.id if done.created else f"{done.id} (not created: a job with this key exists)")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Returns the name and the value of `NAME=VALUE`. Raises PayloadError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise PayloadError(f"--meta is {text!r}; expected NAME=VALUE")
+    return name, value
 
 
 def _of_flows(
@@ -269,6 +283,8 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
         elif name in ("payload", "result"):
             value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
+        elif name == "meta":
+            value = json_module.dumps(value, ensure_ascii=False)
         elif name == "tags":
             value = ", ".join(value)
         elif name == "timeout_ms":

@@ -323,6 +323,8 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the flow that the job belongs to."""
     waits_for: int = 0
     """How many other jobs a queued job waits for."""
+    meta: dict[str, Any] | None = None
+    """The object that was given with the job."""
     cut: tuple[str, ...] = ()
     """The fields of `error` and `result` that were too long, and are cut or left out."""
 
@@ -339,13 +341,16 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             failures=job.failures, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
             node=job.node if job.state is State.RUNNING else None,
             progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
-            error=error, result=result, tags=job.tags or (), flow=job.flow, waits_for=job.waits_for or 0, cut=cut,
+            error=error, result=result, tags=job.tags or (), flow=job.flow, waits_for=job.waits_for or 0,
+            meta=job.meta, cut=cut,
         )  # fmt: skip
 
     @classmethod
     def of_new(cls, job: NewJob) -> "JobBody":
         """Returns a job that was just enqueued."""
-        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags, flow=job.flow)
+        return cls(
+            id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags, flow=job.flow, meta=job.meta
+        )
 
     @classmethod
     def of_claim(
@@ -356,6 +361,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
             failures=claim.failures, crashes=claim.crashes, worker=worker, node=node,
             progress=None if progress is None else short_progress(progress), tags=claim.tags or (), flow=claim.flow,
+            meta=None if claim.meta is None else msgspec.json.decode(claim.meta),
         )  # fmt: skip
 
     def settled(self, settlement: Settlement) -> "JobBody":
@@ -365,7 +371,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             id=self.id, queue=settlement.queue, label=self.label, item=self.item, state=settlement.state,
             reason=settlement.reason, failures=self.failures + settlement.failures,
             crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result,
-            tags=self.tags, flow=self.flow, cut=cut,
+            tags=self.tags, flow=self.flow, meta=self.meta, cut=cut,
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand import codec
 from chargehand.errors import PayloadError, summary
+from chargehand.model import trace
 from chargehand.model.error_line import with_cause
 
 PAYLOAD_LIMIT = 1 << 20
@@ -28,6 +29,8 @@ DEFAULT_TIMEOUT_MS = 3_600_000
 DEFAULT_MAX_ATTEMPTS = 3
 MOST_PREDECESSORS = 10_000
 IF_FAILED = ("fail", "run")
+META_LIMIT = 4096
+"""The maximum size of `meta` in bytes of JSON."""
 KEPT_LIMIT = 64 * 1024
 """The maximum size of a checkpoint in bytes of JSON."""
 PREDECESSOR = "predecessor"
@@ -62,6 +65,10 @@ def _text(description: str, allowed: tuple[str, ...] = ()) -> msgspec.Meta:
 
 def _flag(description: str) -> msgspec.Meta:
     return msgspec.Meta(description=description, extra={"low": 0, "high": 1})
+
+
+def _object(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"low": 0, "high": META_LIMIT})
 
 
 def _number(description: str, low: int, high: int) -> msgspec.Meta:
@@ -148,13 +155,19 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         int | None,
         _number("Milliseconds after which the job is cancelled unless it was started.", 1, LONGEST_DELAY_MS),
     ] = None
+    meta: Annotated[
+        dict[str, Any] | None, _object("A small JSON object that is shown with the job and given to its handler.")
+    ] = None
+    traceparent: Annotated[
+        str | None, _text("The trace that the job belongs to, as in the header of this name (W3C Trace Context).")
+    ] = None
 
 
 class Option(msgspec.Struct, frozen=True):
     """One option of a job: its type, its bounds (of the length, for a text or several), and whether it may be None."""
 
     name: str
-    kind: type[str] | type[int] | type[bool] | type[tuple[str, ...]]
+    kind: type[str] | type[int] | type[bool] | type[tuple[str, ...]] | type[dict[str, Any]]
     optional: bool
     default: Any
     low: int
@@ -176,6 +189,11 @@ class Option(msgspec.Struct, frozen=True):
         if self.kind is tuple:
             self._check_texts(value)
             return
+        if self.kind is dict:
+            self._check_object(value)
+            return
+        if self.name == "traceparent" and trace.trace_id(value) is None:
+            raise PayloadError(f"traceparent is {value!r}; {trace.EXPECTED}")
         if not isinstance(value, self.kind) or isinstance(value, bool):
             raise PayloadError(
                 f"{self.name} is {value!r}; must be a {'string' if self.kind is str else 'whole number'}"
@@ -197,6 +215,13 @@ class Option(msgspec.Struct, frozen=True):
                 raise PayloadError(f"{self.name} contains {text!r}; each must be a string of 1 to {most} characters")
             check_text(self.name, text)
 
+    def _check_object(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            raise PayloadError(f"{self.name} is {value!r}; must be an object: a dict with strings as keys")
+        size = len(codec.to_json(value, self.name).encode())
+        if size > self.high:
+            raise PayloadError(f"{self.name} has {size:,} bytes of JSON; the maximum is {self.high:,}")
+
 
 def _options() -> tuple[Option, ...]:
     found: list[Option] = []
@@ -204,9 +229,10 @@ def _options() -> tuple[Option, ...]:
         annotated, meta = get_args(hint)
         origin = get_origin(annotated)
         kinds = (origin,) if origin is tuple else get_args(annotated) or (annotated,)
+        kind = get_origin(kinds[0]) or kinds[0]
         default = next(field.default for field in msgspec.structs.fields(JobSpec) if field.name == name)
         optional = type(None) in kinds
-        found.append(Option(name, kinds[0], optional, default, **meta.extra, description=meta.description))
+        found.append(Option(name, kind, optional, default, **meta.extra, description=meta.description))
     return tuple(found)
 
 
@@ -261,6 +287,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The checkpoint that an earlier attempt left, as JSON; None if none did."""
     expired: bool = False
     """Whether the job should have been started earlier: it is cancelled instead of performed."""
+    meta: str | None = None
+    """As JSON."""
+    traceparent: str | None = None
     suspect: bool = False
     """Whether a node died unasked while it had this job: no other suspect is claimed before this claim has ended."""
 
@@ -337,6 +366,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     sequence: str | None = None
     expires_at_ms: int | None = None
     """When the job is cancelled unless it was started."""
+    meta: dict[str, Any] | None = None
+    """The object that was given with the job."""
+    traceparent: str | None = None
+    """The trace that the job belongs to (W3C Trace Context)."""
 
     def __post_init__(self) -> None:
         same_count(self)
@@ -583,9 +616,11 @@ def restored(record: Texts) -> Texts:
     """Returns a job or a claim with the application's own texts, which records hold escaped."""
     texts = {name: getattr(record, name, None) for name in _TEXTS if name in record.__struct_fields__}
     changed = {name: text for name, text in texts.items() if text and any(codec.MARK in part for part in text)}
-    if not changed:
+    meta = getattr(record, "meta", None)
+    own = {} if meta is None else {"meta": codec.restored(meta, "meta")}
+    if not changed and own.get("meta") is meta:
         return record
-    return msgspec.structs.replace(record, **{name: _restored(text) for name, text in changed.items()})
+    return msgspec.structs.replace(record, **{name: _restored(text) for name, text in changed.items()}, **own)
 
 
 def _restored(text: Any) -> Any:

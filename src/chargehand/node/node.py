@@ -704,8 +704,10 @@ class Node:
             log.at(line.level, "worker says", **about, line=line.text)
             return
         about |= {"logger": line.logger, "exception": line.exception}
+        about |= {name: each for name, each in (("flow", line.flow), ("trace", line.trace)) if each is not None}
         extra = {
-            f"{name}_" if name in log.RESERVED or name in about else name: each for name, each in line.extra.items()
+            f"{name}_" if name in (*log.RESERVED, "flow", "trace", *about) else name: each
+            for name, each in line.extra.items()
         }
         log.record(line.level, line.text, {**about, **extra})
 

@@ -43,7 +43,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 class OutputLine:
     """One line that a worker has printed, or one of its log records; and the job that it belongs to."""
 
-    __slots__ = ("at_ms", "exception", "extra", "job", "level", "logger", "text")
+    __slots__ = ("at_ms", "exception", "extra", "flow", "job", "level", "logger", "text", "trace")
 
     def __init__(
         self,
@@ -53,10 +53,13 @@ class OutputLine:
         logger: str | None = None,
         extra: dict[str, Any] | None = None,
         exception: str | None = None,
+        flow: str | None = None,
+        trace: str | None = None,
     ) -> None:
         """`logger` is None for a printed line; for a record, `text` is the message."""
         self.at_ms, self.level, self.text, self.job = clock.now_ms(), level, text, job
         self.logger, self.extra, self.exception = logger, extra or {}, exception
+        self.flow, self.trace = flow, trace
 
     @property
     def lines(self) -> list[str]:
@@ -252,6 +255,7 @@ def _record(data: bytes, current: str | None) -> OutputLine:
         found: Any = json.loads(text)
         level, words, job = found["level"], str(found["text"]), found["job"]
         logger, extra, exception = found.get("logger"), found.get("extra"), found.get("exception")
+        flow, trace = found.get("flow"), found.get("trace")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return OutputLine("info", text, current)  # it was cut, after text without a line end
     return OutputLine(
@@ -261,4 +265,6 @@ def _record(data: bytes, current: str | None) -> OutputLine:
         str(logger or "root"),
         cast(dict[str, Any], extra) if isinstance(extra, dict) else None,
         None if exception is None else str(exception),
+        None if flow is None else str(flow),
+        None if trace is None else str(trace),
     )

@@ -46,6 +46,9 @@ class JobFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE, omit_defaults=Tr
     flow: str | None = None
     kept: Any = None
     """The checkpoint of an earlier attempt, as `msgspec.Raw`."""
+    meta: Any = None
+    """As `msgspec.Raw`."""
+    traceparent: str | None = None
 
 
 class FoundItem(msgspec.Struct, frozen=True):
@@ -193,6 +196,7 @@ def job_frame(claim: Claim) -> bytes:
         claim.id, claim.seq, claim.number, claim.queue, claim.label, claim.failures, claim.crashes,
         msgspec.Raw(claim.payload.encode()), claim.item, claim.flow,
         None if claim.kept is None else msgspec.Raw(claim.kept.encode()),
+        None if claim.meta is None else msgspec.Raw(claim.meta.encode()), claim.traceparent,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)
 

@@ -1,5 +1,6 @@
 """The plans of crews and of a node: checked settings as plain data that can be sent over a socket."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -7,7 +8,7 @@ from typing import Any, Literal, cast, get_origin
 
 import msgspec
 
-from chargehand import codec
+from chargehand import codec, tracing
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.ids import new_id
 from chargehand.model import rates
@@ -386,6 +387,8 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
     if "flow" in given:
         given["flow"] = getattr(given["flow"], "id", given["flow"])
     chosen: dict[str, Any] = {name: getattr(plan, name) for name in _OF_CREW}
+    if "traceparent" not in given:
+        chosen["traceparent"] = tracing.current()
     for name, value in given.items():
         if value is not None or _OPTIONS[name].optional:
             tags = _OPTIONS[name].kind is tuple and isinstance(value, list)
@@ -411,6 +414,8 @@ def _escaped(value: Any) -> Any:
     """Returns an option with its texts escaped; a value of a wrong type is left to the check."""
     if isinstance(value, str):
         return codec.escape(value)
+    if isinstance(value, dict):
+        return json.loads(codec.to_json(value, "meta"))
     return tuple(_escaped(each) for each in cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value
 
 

@@ -74,7 +74,7 @@ JOBS = _part(
     "seq",
     "seq id queue state waits priority place run_at_ms claim attempts max_attempts crashes interruptions timeout_ms "
     "key limit_key node worker created_ms started_ms finished_ms cancel_ms retried_ms label item tags failed_in reason "
-    "flow parent share sequence expires_at_ms progress payload result error",
+    "flow parent share sequence expires_at_ms meta traceparent progress payload result error",
     "payload result error",
 )
 PARTS = (

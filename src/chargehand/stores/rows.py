@@ -8,7 +8,7 @@ import msgspec
 
 from chargehand import codec
 from chargehand.model.access import Scope
-from chargehand.model.job import State
+from chargehand.model.job import NewJob, State
 from chargehand.model.records import Counts, NodeAbout, NodeCrew
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -47,6 +47,11 @@ _about = msgspec.json.Decoder(NodeAbout)
 _crews = msgspec.json.Decoder(tuple[NodeCrew, ...])
 
 
+def meta_text(job: NewJob) -> str | None:
+    """Returns the `meta` of a job as JSON."""
+    return None if job.meta is None else msgspec.json.encode(job.meta).decode()
+
+
 def about_of(text: str) -> NodeAbout:
     """Returns what a node said about itself when it was registered."""
     return _about.decode(text)
@@ -56,6 +61,7 @@ _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
     **dict.fromkeys(("flags", "lines", "frames", "tags"), _texts),
     "scopes": _scopes,
+    "meta": msgspec.json.decode,
     "state": State,
     **dict.fromkeys(("charged", "node_lives", "lives"), bool),
     "about": about_of,

@@ -248,7 +248,8 @@ class _Run:
         return here.perform(
             here.payload_of(claim.payload, f"the payload of job {claim.id}"), context, id=claim.id, queue=claim.queue,
             label=claim.label and codec.restore(claim.label), item=claim.item and codec.restore(claim.item),
-            attempt=claim.failures + 1, flow=claim.flow, kept=kept,
+            attempt=claim.failures + 1, flow=claim.flow, kept=kept, traceparent=claim.traceparent,
+            meta=None if claim.meta is None else codec.from_json(claim.meta, None, "meta"),
         )  # fmt: skip
 
     def _handler(self, crew: Crew[Any, Any]) -> Foreground:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chargehand import log
+from chargehand import log, tracing
 from chargehand.ids import new_id
+from chargehand.model.trace import trace_id
 from chargehand.web.problems import REQUEST_ID, Problem, answer
 
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -51,7 +52,9 @@ class Gate:
         reply = _Reply(send, name, close="transfer-encoding" in headers)
         try:
             self._check(scope, headers)
-            await self._app(scope, receive, reply)
+            trace = headers.get("traceparent")
+            with tracing.belonging_to(trace if trace_id(trace) is not None else None):
+                await self._app(scope, receive, reply)
         except Problem as problem:
             await self._refuse(problem, scope, receive, reply)
         except Exception:

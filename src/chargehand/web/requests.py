@@ -99,6 +99,7 @@ def _field(option: Option) -> tuple[Any, Any]:
         int: Annotated[int, Field(ge=option.low, le=option.high)],
         bool: bool,
         tuple: Annotated[list[_each(option)], Field(max_length=option.high)],
+        dict: dict[str, Any],
     }
     kind: Any = Literal[option.allowed] if option.allowed else kinds[option.kind]
     return (kind if required else kind | None), Field(default=default, description=option.description)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from chargehand import clock, errors
+from chargehand import clock, errors, tracing
 from chargehand.protocol.frame import Frame, encode
 from chargehand.worker import perform
 from chargehand.worker.context import Context
@@ -29,7 +29,8 @@ TURNS_PER_LAG = 4
 Claim = tuple[str, int]
 """The id of a job and the number of its claim."""
 
-_job: ContextVar[str | None] = ContextVar("chargehand job", default=None)
+_NO_JOB: dict[str, Any] = {}
+_job: ContextVar[dict[str, Any]] = ContextVar("chargehand job", default=_NO_JOB)
 """The job whose task runs now; threads that the task starts with `asyncio.to_thread` have it as well."""
 
 
@@ -143,7 +144,7 @@ class ConcurrentWorker(Worker):
             body["others"] = others
         return taken
 
-    def logging_job(self) -> str | None:
+    def logging_context(self) -> dict[str, Any]:
         return _job.get()
 
     # cancellation, called by the pulse thread
@@ -274,7 +275,7 @@ class ConcurrentWorker(Worker):
             attempt = Attempt(self, frame.read_restored())
             self._open_claims.add(attempt.claim)
             self.current = self.current or attempt.id
-            self._forward_logging()
+            self.forward_logging()
             self._begin_task(attempt, self._perform_one(attempt))
             self.changed()
 
@@ -358,16 +359,18 @@ class ConcurrentWorker(Worker):
         """Performs one job and returns the frame with its outcome."""
         performer = self.handler
         assert performer is not None
-        _job.set(attempt.id)
+        _job.set(attempt.body)
         try:
             attempt.check_cancelled()
-            waited: Any = performer.perform(attempt.job(self._takes))
-            result = await waited
-            if self.detached:
-                leave(None)
-            if attempt.settled:
-                return attempt.settled_frame()
-            frame = perform.done_frame(attempt.about, result, attempt.follow, self.gives)
+            job = attempt.job(self._takes)
+            with tracing.span_of(job):
+                waited: Any = performer.perform(job)
+                result = await waited
+                if self.detached:
+                    leave(None)
+                if attempt.settled:
+                    return attempt.settled_frame()
+                frame = perform.done_frame(attempt.about, result, attempt.follow, self.gives)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError, GeneratorExit):

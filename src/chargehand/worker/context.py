@@ -44,7 +44,8 @@ class Context:
         return Job(
             id=self.id, queue=body["queue"], label=body.get("label"), attempt=body["attempts"] + 1,
             payload=codec.as_type(body["payload"], takes, f"the payload of job {self.id}"), crashes=body["crashes"],
-            item=body.get("item"), flow=body.get("flow"), kept=body.get("kept"), context=self,
+            item=body.get("item"), flow=body.get("flow"), kept=body.get("kept"), meta=body.get("meta"),
+            traceparent=body.get("traceparent"), context=self,
         )  # fmt: skip
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:

@@ -222,11 +222,13 @@ class Foreground:
         attempt: int = 1,
         flow: str | None = None,
         kept: Any = None,
+        meta: dict[str, Any] | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Performs one job and returns its result as JSON. Exceptions of the handler are raised unchanged."""
         job: Job[Any] = Job(
             id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, context=context,
-            flow=flow, kept=kept,
+            flow=flow, kept=kept, meta=meta, traceparent=traceparent,
         )  # fmt: skip
         context.job = job
         if perform.has_own(type(self.handler), "perform"):

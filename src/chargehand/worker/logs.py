@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from chargehand import codec
+from chargehand import codec, tracing
+from chargehand.model.trace import trace_id
 
 MARK = "\x1e"
 """Precedes a structured record, together with a secret; `chargehand.node.output` reads it."""
@@ -44,10 +45,21 @@ def _field(value: Any) -> Any:
     return value
 
 
+def _about(job: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a record says about the job that it belongs to."""
+    about = {"job": job.get("id")}
+    if job.get("flow") is not None:
+        about["flow"] = job["flow"]
+    trace = trace_id(tracing.current() or job.get("traceparent"))
+    if trace is not None:
+        about["trace"] = trace
+    return about
+
+
 class _Forward(logging.Handler):
-    def __init__(self, current_job: Callable[[], str | None], secret: str) -> None:
+    def __init__(self, context: Callable[[], dict[str, Any]], secret: str) -> None:
         super().__init__()
-        self._current_job = current_job
+        self._context = context
         self._mark = f"{MARK}{secret}".encode()
         self._numbers = itertools.count()
 
@@ -66,8 +78,8 @@ class _Forward(logging.Handler):
         body: dict[str, Any] = {
             "level": record.levelname.lower(),
             "text": f"{record.name}: {message}",
-            "job": self._current_job(),
             "logger": record.name,
+            **_about(self._context()),
         }
         extra = [(name, value) for name, value in vars(record).items() if name not in _OWN]
         if extra:
@@ -91,15 +103,16 @@ class _Forward(logging.Handler):
             yield b"%b%b%d %d %b\n" % (self._mark, PART.encode(), number, more, data[start : start + size])
 
 
-def forward(current_job: Callable[[], str | None], secret: str) -> bool:
+def forward(context: Callable[[], dict[str, Any]], secret: str) -> bool:
     """Sends records of the root logger, from INFO on, to the node, unless the application has configured it.
 
-    `secret` proves to the node that a line is a record, and not text that a job has printed.
+    `context` returns the job to which a record belongs, as its frame has it. `secret` proves to the node that a line is
+    a record, and not text that a job has printed.
     """
     root = logging.getLogger()
     if root.handlers:
         return True
-    root.addHandler(_Forward(current_job, secret))
+    root.addHandler(_Forward(context, secret))
     if root.level == logging.WARNING:  # Python's default
         root.setLevel(logging.INFO)
     return True

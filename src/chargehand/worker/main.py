@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from chargehand import clock, errors, handler
+from chargehand import clock, errors, handler, tracing
 from chargehand.handler import Handler
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
@@ -292,7 +292,7 @@ class Worker:
             self.handler = perform.make(self.plan["handler"], kind)
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self.plan["threads"]
-            self._forward_logging()
+            self.forward_logging()
             self.call(self.handler.set_up)
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
@@ -323,18 +323,19 @@ class Worker:
                     return code
         return None
 
-    def _forward_logging(self) -> None:
+    def forward_logging(self) -> None:
         """Sends log records with the job's id, once the handler's code has imported `logging` and not configured it."""
         if not self._forwarding and "logging" in sys.modules:
             # If a handler has used up the descriptors even so, the next job tries again.
             with spare_descriptor(), suppress(ImportError, OSError):
                 from chargehand.worker.logs import forward
 
-                self._forwarding = forward(self.logging_job, self.plan.get("log_secret", ""))
+                self._forwarding = forward(self.logging_context, self.plan.get("log_secret", ""))
 
-    def logging_job(self) -> str | None:
-        """Returns the job to which a log record belongs that is made now; None if it belongs to no single job."""
-        return self.current if self._body else None
+    def logging_context(self) -> dict[str, Any]:
+        """Returns the job to which a log record belongs that is made now, as its frame has it; nothing if it belongs to
+        no single job."""
+        return self._body if self.current is not None else {}
 
     def _more_time(self, seconds: float) -> None:
         self.not_detached("more_time()", "call it there")
@@ -364,9 +365,11 @@ class Worker:
                 raise errors.Cancelled(f"job {self.current} was cancelled")
             return await result
 
+        import contextvars
+
         self._runner = self._runner or asyncio.Runner()
         try:
-            return self._runner.run(waited())
+            return self._runner.run(waited(), context=contextvars.copy_context())
         finally:
             self._task = None
 
@@ -429,7 +432,7 @@ class Worker:
         self.turns += 1
         self.current, self._body, self._claims = first, only, claims
         self._progress = None
-        self._forward_logging()
+        self.forward_logging()
         self.changed()
 
     def send_early(self, frames: bytes) -> None:
@@ -490,11 +493,13 @@ class Worker:
         performer = self.handler
         assert performer is not None
         try:
-            result = self.call(performer.perform, context.job(takes))
-            if context.settled:
-                return context.settled_frame()
-            seconds = clock.monotonic() - context.began
-            frame = perform.done_frame(context.about, result, context.follow, self.gives, seconds)
+            job = context.job(takes)
+            with tracing.span_of(job):
+                result = self.call(performer.perform, job)
+                if context.settled:
+                    return context.settled_frame()
+                seconds = clock.monotonic() - context.began
+                frame = perform.done_frame(context.about, result, context.follow, self.gives, seconds)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):

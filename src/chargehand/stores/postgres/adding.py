@@ -12,6 +12,7 @@ from chargehand.model.flows import NewFlow, why_no_flow, why_not_found
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.session import Statements
+from chargehand.stores.rows import meta_text
 
 _SQL = statements.load("enqueue")
 _encoder = msgspec.json.Encoder()
@@ -35,7 +36,8 @@ def is_linked(job: NewJob) -> bool:
     """Returns whether a job has options that the statement `enqueue` does not take."""
     return bool(
         job.after or job.flow is not None or job.share is not None or job.sequence is not None
-        or job.expires_ms is not None or job.child or is_single(job)
+        or job.expires_ms is not None or job.child or is_single(job) or job.meta is not None
+        or job.traceparent is not None
     )  # fmt: skip
 
 
@@ -48,6 +50,7 @@ def linked_row_of(job: NewJob) -> dict[str, Any]:
     """Returns a job as the statements for jobs with further options take it."""
     row = row_of(job) | {
         "flow": job.flow, "share": job.share, "sequence": job.sequence, "expires_ms": job.expires_ms,
+        "meta": meta_text(job), "traceparent": job.traceparent,
     }  # fmt: skip
     if job.after:
         row |= {"follows": True, "strict": job.if_failed == "fail", "after": list(dict.fromkeys(job.after))}

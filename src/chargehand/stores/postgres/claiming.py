@@ -114,13 +114,13 @@ class Claiming:
     def _claim_of(self, row: tuple[Any, ...]) -> Claim:
         (
             _, job_id, seq, queue, payload, label, rank, attempts, max_attempts, crashes, timeout_ms, item, tags,
-            waited_ms, failed_in, _, first, flow, kept, expired,
+            waited_ms, failed_in, _, first, flow, kept, expired, meta, traceparent,
         ) = row  # fmt: skip
         return Claim(
             id=job_id, seq=seq, number=self.number, queue=queue, payload=payload, label=label, priority=-rank,
             failures=attempts, max_attempts=max_attempts, crashes=crashes, timeout_ms=timeout_ms, item=item,
             tags=None if tags is None else _tags.decode(tags), waited_ms=waited_ms, failed_in=failed_in,
-            first=first, flow=flow, kept=kept, expired=bool(expired),
+            first=first, flow=flow, kept=kept, expired=bool(expired), meta=meta, traceparent=traceparent,
         )  # fmt: skip
 
     # limits and suspects

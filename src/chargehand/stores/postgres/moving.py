@@ -57,7 +57,7 @@ _READ: dict[str, dict[str, str]] = {
 """The columns that this store has elsewhere or in another form."""
 _JOB = moving.names(
     "seq id queue rank run_at_ms max_attempts timeout_ms key limit_key item label tags created_ms payload flow parent "
-    "share sequence expires_at_ms"
+    "share sequence expires_at_ms meta traceparent"
 )
 _LIVE = moving.names(
     "seq run_at_ms started_ms cancel_ms retried_ms place rank attempts crashes interruptions waits queue key limit_key "

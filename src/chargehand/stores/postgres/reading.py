@@ -73,7 +73,7 @@ _JOB_FIELDS = columns(
     JobRecord,
     **{name: f"j.{name}" for name in (
         "id", "queue", "label", "payload", "max_attempts", "timeout_ms", "key", "created_ms", "limit_key", "item",
-        "tags", "seq", "flow", "parent", "share", "sequence",
+        "tags", "seq", "flow", "parent", "share", "sequence", "meta", "traceparent",
     )},
     **{name: f"coalesce(t.{name}, e.{name})" for name in (
         "crashes", "interruptions", "progress", "started_ms", "cancel_ms", "error",

@@ -15,6 +15,7 @@ from chargehand.errors import FlowEnded, FlowNotFound, JobNotFound
 from chargehand.model import flows
 from chargehand.model.flows import Ended
 from chargehand.model.job import Enqueued, NewJob, State
+from chargehand.stores.rows import meta_text
 from chargehand.stores.sqlite.edges import IN_CIRCLE, LIVE, Edges
 from chargehand.stores.sqlite.limits import Limits
 
@@ -26,12 +27,12 @@ NO_FLOW = "flow"
 """The reason of a job that failed because its flow had ended, or did not exist."""
 _NO_SHARE = ""
 """The share of jobs without one, in a queue where others have one."""
-_ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERTS = {
     count: f"""
 INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
                             limit_key, created_ms, label, tags, payload, flow, parent, place, share, sequence,
-                            expires_at_ms)
+                            expires_at_ms, meta, traceparent)
 VALUES {", ".join([_ROW] * count)} ON CONFLICT DO NOTHING
 """
     for count in ROWS_AT_ONCE
@@ -54,7 +55,8 @@ INSERT INTO chargehand_once (queue, key, until_ms, job) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms, job = excluded.job
 """
 _REPLACE = """
-UPDATE chargehand_job SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8,
+UPDATE chargehand_job SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8, meta = ?9,
+  traceparent = ?10,
   waits_for = iif(waits_for = 'jobs' OR waits_for = 'limit' AND ?7 <= ?3, waits_for, iif(?7 > ?3, 'time', NULL))
 WHERE queue = ?1 AND key = ?2 AND state = 'queued' RETURNING id, seq
 """
@@ -166,6 +168,8 @@ def is_linked(job: NewJob) -> bool:
         or job.expires_ms is not None
         or job.unique_for_ms is not None
         or job.replace
+        or job.meta is not None
+        or job.traceparent is not None
     )
 
 
@@ -269,7 +273,10 @@ class _Call:
         """Replaces what a waiting job with the same key does. Returns its id; None if there is none."""
         run_at, expires = self._times(job)
         tags = _tags(job)
-        values = (job.queue, job.key, self._now, job.payload, job.label, tags, run_at, expires)
+        values = (
+            job.queue, job.key, self._now, job.payload, job.label, tags, run_at, expires, meta_text(job),
+            job.traceparent,
+        )  # fmt: skip
         for job_id, seq in self._db.execute(_REPLACE, values).fetchall():
             if run_at > self._now:
                 self._limits.withdrawn([(job.queue, seq)])
@@ -345,6 +352,7 @@ class _Call:
             job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
             job.limit_key, self._now, job.label, _tags(job), job.payload,
             None if flow is None or flow.refused is not None else flow.id, parent, place, share, job.sequence, expires,
+            meta_text(job), job.traceparent,
         )  # fmt: skip
 
     def _times(self, job: NewJob) -> tuple[int, int | None]:

@@ -53,22 +53,21 @@ _FIELDS = {
     "claim": "iif(state = 'queued' OR fence = 0, NULL, CAST(fence AS TEXT))",
     "state": f"iif({HELD_AHEAD}, 'queued', state)",
 }
-_JOB_FIELDS = columns(
-    JobRecord,
+_JOB_COLUMNS = {
     **_FIELDS,
-    waits_for="""
+    "waits_for": """
 iif(state = 'queued' AND waits_for = 'jobs', (SELECT count(DISTINCT predecessor)
   FROM chargehand_edge AS e INDEXED BY chargehand_edge_open WHERE e.job = seq AND e.open = 1), 0)
 """,
-    share="nullif(share, '')",
-)
+    "share": "nullif(share, '')",
+}
+_JOB_FIELDS = columns(JobRecord, **_JOB_COLUMNS)
+_CONTEXT = ("meta", "traceparent")
+_WITHOUT_CONTEXT = {_JOB_FIELDS: columns(JobRecord, **_JOB_COLUMNS, **dict.fromkeys(_CONTEXT, "NULL"))}
+"""What a store that was made by a version without `meta` and traces has instead."""
+_OF_FLOWS = ("flow", "parent", "share", "sequence", "expires_at_ms", *_CONTEXT)
 _WITHOUT_FLOWS = {
-    _JOB_FIELDS: columns(
-        JobRecord,
-        **_FIELDS,
-        **dict.fromkeys(("flow", "parent", "share", "sequence", "expires_at_ms"), "NULL"),
-        waits_for="0",
-    ),
+    _JOB_FIELDS: columns(JobRecord, **_FIELDS, **dict.fromkeys(_OF_FLOWS, "NULL"), waits_for="0"),
     "coalesce(place, seq), seq": "seq",
 }
 """What a store that was made by a version without flows has instead."""
@@ -211,15 +210,16 @@ WHERE written_ms IS NOT NULL ORDER BY component
 class SqliteJobReading:
     """Implements `chargehand.store.JobReading`."""
 
-    def __init__(self, db: Database, *, rated: bool = True, flowing: bool = True) -> None:
-        """`rated`: the store has the tables of rates; `flowing`: it has those of flows."""
-        self._db, self._rated, self._flowing = db, rated, flowing
+    def __init__(self, db: Database, *, rated: bool = True, flowing: bool = True, contextual: bool = True) -> None:
+        """`rated`: the store has the tables of rates; `flowing`: it has those of flows; `contextual`: jobs have
+        `meta` and traces."""
+        self._db, self._rated = db, rated
+        self._missing = {} if contextual else _WITHOUT_CONTEXT if flowing else _WITHOUT_FLOWS
         self._searching = SqliteSearching(db, _JOB_FIELDS, _JOB_SIZE, self._conditions, self.counts)
 
     def _all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        if not self._flowing:
-            for present, missing in _WITHOUT_FLOWS.items():
-                sql = sql.replace(present, missing)
+        for present, missing in self._missing.items():
+            sql = sql.replace(present, missing)
         return self._db.all(sql, bindings)
 
     def get(self, job_id: str) -> JobRecord | None:

@@ -52,7 +52,8 @@ def _type(schema: Mapping[str, Any]) -> str:
             item = _type(schema.get("items", {}))
             return f"({item})[]" if " " in item else f"{item}[]"
         case "object":
-            return f"Record<string, {_type(schema.get('additionalProperties', {}))}>"
+            of = schema.get("additionalProperties", {})
+            return f"Record<string, {'unknown' if of is True else _type(of)}>"
         case str(name):
             return _SIMPLE[name]
         case _:

@@ -55,19 +55,19 @@ WITH e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
     id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
     limit_key text, label text, tags text, payload text, flow text, spawned_by text, share text, sequence text,
-    expires_ms bigint, parent bigint, claim bigint
+    expires_ms bigint, meta text, traceparent text, parent bigint, claim bigint
   )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
-    payload, flow, spawned_by, share, sequence, expires_ms, parent, claim, nr)
+    payload, flow, spawned_by, share, sequence, expires_ms, meta, traceparent, parent, claim, nr)
   WHERE (parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
       AND x.state = 'done'))
     AND (key IS NULL OR NOT EXISTS (
       SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})))
 INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
-  created_ms, payload, flow, parent, share, sequence, expires_at_ms)
+  created_ms, payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
 SELECT id, queue, rank, coalesce(run_at_ms, {now} + delay_ms), max_attempts, timeout_ms, key, limit_key, label, tags,
   {now}, payload, (SELECT f.id FROM chargehand_flow f WHERE f.id = e.flow AND f.ended_ms IS NULL), spawned_by, share,
-  sequence, {now} + expires_ms
+  sequence, {now} + expires_ms, meta, traceparent
 FROM e ORDER BY nr
 ON CONFLICT (id) DO NOTHING
 
@@ -254,11 +254,13 @@ WHERE t.queue = $1 AND t.key = {lookup $2::text} FOR UPDATE OF t
 
 -- name: replace
 WITH e AS MATERIALIZED (
-  SELECT coalesce(run_at_ms, {now} + delay_ms) AS at, {now} + expires_ms AS expires_at_ms, payload, label, tags
-  FROM json_to_record($2::json) AS e(run_at_ms bigint, delay_ms bigint, expires_ms bigint, payload text, label text, tags text)),
+  SELECT coalesce(run_at_ms, {now} + delay_ms) AS at, {now} + expires_ms AS expires_at_ms, payload, label, tags, meta,
+    traceparent
+  FROM json_to_record($2::json) AS e(run_at_ms bigint, delay_ms bigint, expires_ms bigint, payload text, label text,
+    tags text, meta text, traceparent text)),
 job AS (
   UPDATE chargehand_job j SET payload = e.payload, label = e.label, tags = e.tags, run_at_ms = e.at,
-    expires_at_ms = e.expires_at_ms
+    expires_at_ms = e.expires_at_ms, meta = e.meta, traceparent = e.traceparent
   FROM e WHERE j.seq = $3::bigint),
 tags AS (DELETE FROM chargehand_tag WHERE job = $3::bigint)
 UPDATE chargehand_live t SET run_at_ms = e.at, expires_at_ms = e.expires_at_ms,

@@ -110,7 +110,7 @@ function report(job: JobDetail): string {
 }
 
 /** The facts that take two columns. */
-const WIDE = ["id", "tags", "flow"];
+const WIDE = ["id", "tags", "flow", "meta", "trace"];
 /** Related jobs that are shown at first. */
 const FEW = 10;
 
@@ -133,6 +133,8 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.worker) facts.push(["worker", <WorkerLink key="w" component={job.worker} node={job.node} />]);
   if (job.reason) facts.push(["reason", job.reason]);
   if (job.tags?.length) facts.push(["tags", <Tags key="t" tags={job.tags} />]);
+  if (job.meta) facts.push(["meta", <code key="j">{plain(JSON.stringify(job.meta))}</code>]);
+  if (job.traceparent) facts.push(["trace", <code key="c">{job.traceparent.split("-")[1]}</code>]);
   if (job.key) facts.push(["unique key", plain(job.key)]);
   if (job.share) facts.push(["share", plain(job.share)]);
   if (job.sequence) facts.push(["sequence", plain(job.sequence)]);

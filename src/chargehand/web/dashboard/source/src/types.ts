@@ -240,6 +240,8 @@ export interface EndIn {
   share?: string | null;
   sequence?: string | null;
   expires_ms?: number | null;
+  meta?: Record<string, unknown> | null;
+  traceparent?: string | null;
 }
 
 export interface FailureGroup {
@@ -342,6 +344,8 @@ export interface FlowJobIn {
   unique_for_ms?: number | null;
   replace?: boolean;
   expires_ms?: number | null;
+  meta?: Record<string, unknown> | null;
+  traceparent?: string | null;
 }
 
 export interface FlowMade {
@@ -449,6 +453,7 @@ export interface JobBody {
   tags: string[];
   flow: string | null;
   waits_for: number;
+  meta: Record<string, unknown> | null;
   cut: string[];
 }
 
@@ -490,6 +495,8 @@ export interface JobDetail {
   share: string | null;
   sequence: string | null;
   expires_at_ms: number | null;
+  meta: Record<string, unknown> | null;
+  traceparent: string | null;
   own_frames: string[];
   attempt_history: Attempt[];
   crash_reports: CrashRecord[];
@@ -524,6 +531,8 @@ export interface JobIn {
   unique_for_ms?: number | null;
   replace?: boolean;
   expires_ms?: number | null;
+  meta?: Record<string, unknown> | null;
+  traceparent?: string | null;
 }
 
 export interface JobLink {
@@ -578,6 +587,8 @@ export interface JobRecord {
   share: string | null;
   sequence: string | null;
   expires_at_ms: number | null;
+  meta: Record<string, unknown> | null;
+  traceparent: string | null;
 }
 
 export interface JobRemoval {
