@@ -269,6 +269,21 @@ def test_run_all_fails_what_follows_a_failure_and_revives_it(app: App, monkeypat
     assert flow.wait(1).state == "done"
 
 
+# spec: FL-2
+def test_a_failed_flow_names_the_job_that_failed_first_though_many_follow_it(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import test_flow
+
+    monkeypatch.setattr(test_flow.Part, "bad", (1,))
+    with app.hand.flow("wide") as flow:
+        first = flow.enqueue(app.part, 1)
+        flow.enqueue_many(app.part, range(2, 202), after=first)
+    run_all(app.hand)
+    with pytest.raises(FlowFailed, match=rf"201 of its jobs did: {first.id} \(gave up\)"):
+        flow.wait(1)
+
+
 # spec: FL-4
 def test_a_cancelled_flow_without_a_node(app: App) -> None:
     with app.hand.flow("cancelled") as flow:

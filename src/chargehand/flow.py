@@ -23,7 +23,7 @@ from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
 from chargehand.ids import new_id
 from chargehand.model.flows import FlowCounts, FlowEnd, FlowRecord, NewFlow, check_flow
 from chargehand.model.job import PREDECESSOR, JobRecord, NewJob, State, restored
-from chargehand.model.records import JobFilter
+from chargehand.model.records import JobFilter, Sort
 from chargehand.model.topic import RESYNC, flow_topic, has_ended, parse
 from chargehand.stores.location import Location
 from chargehand.system import extras
@@ -217,10 +217,14 @@ class Flow:
         )
 
     def _unsuccessful(self) -> dict[str, str]:
-        """Returns jobs that failed or were cancelled, with their reasons; those that a predecessor failed come last."""
+        """Returns jobs that failed or were cancelled, with their reasons; those that a predecessor failed come last.
+
+        Of many, it returns the oldest: a job is older than its followers, which fail because of it.
+        """
         found: list[JobRecord] = []
         for state in (State.FAILED, State.CANCELLED):
-            found += self._operations.jobs(JobFilter(flow=self.id, state=state, limit=MOST_NAMED))
+            which = JobFilter(flow=self.id, state=state, limit=MOST_NAMED)
+            found += self._operations.search(which, Sort.OLDEST).jobs
         found.sort(key=lambda job: (job.reason == PREDECESSOR, job.state is State.CANCELLED, job.seq))
         return {job.id: job.reason or job.state.value for job in found[:MOST_NAMED]}
 
