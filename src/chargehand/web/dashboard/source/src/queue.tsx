@@ -192,10 +192,10 @@ function Longest({ crews: its }: { crews: string[] }) {
 
 /** The limits and rates of a crew, and how full they are. */
 function Limits({ crew, queue }: { crew: CrewRow; queue: LiveQueue | undefined }) {
-  const allowed = perMinuteOf(crew.rate);
-  const rows: [what: string, used: number | null, of: number | null, words: string][] = [];
+  const used = queue !== undefined && queue.rate_next_ms !== null;
+  const rows: [what: string, filled: number | null, of: number | null, words: string][] = [];
   if (crew.limit !== null) rows.push(["jobs at the same time", queue?.running ?? 0, crew.limit, `${count(queue?.running ?? 0)} of ${count(crew.limit)}`]);
-  if (crew.rate !== null) rows.push(["rate", (queue?.rate ?? 0) * 60, allowed, `${perMinute(queue?.rate ?? 0)} of ${crew.rate}`]);
+  if (crew.rate !== null) rows.push(["rate", used ? 1 : 0, 1, used ? `${crew.rate}, used up` : crew.rate]);
   if (crew.limit_per_key !== null) rows.push(["jobs per key", null, null, `${count(crew.limit_per_key)}${queue?.limited ? `; ${many(queue.limited, "job waits", "jobs wait")} for it` : ""}`]);
   if (crew.rate_per_key !== null) rows.push(["rate per key", null, null, crew.rate_per_key]);
   if (!rows.length) return null;
@@ -203,20 +203,14 @@ function Limits({ crew, queue }: { crew: CrewRow; queue: LiveQueue | undefined }
     <section aria-label={`Limits of ${crew.name}`}>
       <h2>Limits of {crew.name}</h2>
       <ul class="rows limits">
-        {rows.map(([what, used, of, words]) => (
+        {rows.map(([what, filled, of, words]) => (
           <li key={what}>
             <span>{what}</span>
-            {of ? <meter min={0} max={of} value={Math.min(used ?? 0, of)} aria-label={`${what}: ${words}`} /> : <span />}
+            {of ? <meter min={0} max={of} value={Math.min(filled ?? 0, of)} aria-label={`${what}: ${words}`} /> : <span />}
             <span class="number">{words}</span>
           </li>
         ))}
       </ul>
     </section>
   );
-}
-
-/** Returns a rate such as `600/min` as jobs per minute; null if it has another form. */
-function perMinuteOf(rate: string | null): number | null {
-  const found = /^(\d+)\/(s|min|h|d)$/.exec(rate ?? "");
-  return found ? Number(found[1]) * { s: 60, min: 1, h: 1 / 60, d: 1 / 1440 }[found[2] as "s"] : null;
 }
