@@ -82,8 +82,8 @@ imports: $(STAMP)
 bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE=postgres; ONLY=Adreel: only rows with this in their name)
 	@$(BIN)/python -m bench --store $(or $(STORE),sqlite) $(if $(ONLY),"$(ONLY)")
 
-bench-peers: $(STAMP)  ## measure Chargehand beside other systems, each in an environment of its own (PART=1, PEERS="rq celery")
-	@$(BIN)/python -m bench.peers $(if $(PART),--part) $(PEERS)
+bench-peers: $(STAMP)  ## measure Chargehand beside other systems, each in an environment of its own (PART=1, PEERS="rq celery", ROUNDS=3, KEEP=1)
+	@$(BIN)/python -m bench.peers $(if $(PART),--part) $(if $(KEEP),--keep) $(if $(ROUNDS),--rounds $(ROUNDS)) $(PEERS)
 
 simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)

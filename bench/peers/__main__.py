@@ -2,13 +2,14 @@
 
 Each system is installed into an environment of its own, and runs on this machine alone, on loopback. Chargehand is
 measured first, in the same way, on both stores. The table has ratios in front; the results are stored in
-bench/peers/latest.json, and their plots in docs/images.
+bench/peers/latest.json, and published in docs/peers.md with their plots in docs/images.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -96,8 +97,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.peers", description=__doc__)
     parser.add_argument("--part", action="store_true", help="wait 15 s instead of 180 s for a killed job")
     parser.add_argument("--rounds", type=int, default=1, help="how often everything is measured; medians are shown")
+    parser.add_argument(
+        "--keep", action="store_true", help="store the results of a part even over those of a whole run"
+    )
     parser.add_argument("--list", action="store_true", help="only list the systems")
-    parser.add_argument("--draw", action="store_true", help="only print and draw the stored results")
+    parser.add_argument(
+        "--draw", action="store_true", help="only print the stored results, and write and draw them again"
+    )
     parser.add_argument("names", nargs="*", help="only systems whose name contains one of these words")
     options = parser.parse_args()
     peers = _selected(options.names)
@@ -107,8 +113,9 @@ def main() -> int:
         )
         return 0
     if options.draw:
-        table.show(json.loads(LATEST.read_text()))
-        table.draw(json.loads(LATEST.read_text()))
+        stored = json.loads(LATEST.read_text())
+        table.show(stored)
+        table.publish(stored)
         return 0
     if all(not peer.packages for peer in peers):
         parser.error("no other system has this name; --list shows all")
@@ -128,7 +135,7 @@ def main() -> int:
                     missing.append(f"{peer.name}: NOT MEASURED: {error}")
     results = {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} cores, Linux, Python {platform.python_version()}",
+        "machine": f"{machine_words()}, Python {platform.python_version()}",
         "limit_s": limits.recovery,
         "rounds": options.rounds,
         "systems": [measures.merged(each).as_json() for each in rounds.values() if each],
@@ -138,10 +145,26 @@ def main() -> int:
     print(f"measured in {(time.monotonic() - began) / 60:.1f} minutes")
     if options.names or missing:
         print(f"{LATEST.name} was not changed: not everything was measured")
+    elif options.part and not options.keep and stored_limit() > limits.recovery:
+        print(f"{LATEST.name} was not changed: it has the results of a whole run (--keep replaces them)")
     else:
         LATEST.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-        table.draw(results)
+        table.publish(results)
+        print("written: bench/peers/latest.json, docs/peers.md and docs/images/peers-*.png")
     return 1 if missing else 0
+
+
+def machine_words() -> str:
+    """Returns the machine in words, without its name."""
+    models = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    (total,) = re.findall(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    cores = f"{os.cpu_count()} cores" + (f" ({models[0]})" if models else "")
+    return f"{cores}, {int(total) / (1 << 20):.0f} GiB, Linux {platform.release().partition('-')[0]}"
+
+
+def stored_limit() -> float:
+    """Returns how long the stored run waited for a killed job; 0 if there is none."""
+    return json.loads(LATEST.read_text())["limit_s"] if LATEST.exists() else 0.0
 
 
 if __name__ == "__main__":
