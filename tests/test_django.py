@@ -1,4 +1,4 @@
-"""`chargehand.django` in a real project of Django, with real workers."""
+"""`chargehand.django` in a real project of Django, with real workers; and the page about it, in such a project."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paths import python_path
+import snippets
+from paths import ROOT, python_path
 
 FILES = {
     "manage.py": """
@@ -132,3 +133,41 @@ def test_the_package_without_it_does_not_import_django() -> None:
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
     )
+
+
+PAGE = {
+    "urls.py": """
+from django.urls import path
+from shop import views
+urlpatterns = [path("buy", views.buy)]
+""",
+    "try_it.py": """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
+import django
+django.setup()
+from django.test import Client
+from shop.jobs import hand, ship
+from shop.models import Order
+
+answer = Client().post("/buy")
+print("answer:", answer.status_code, hand.job(answer.json()["job"]).state.value)
+with hand.running():
+    ship.ref(answer.json()["job"]).wait(30)
+print("order:", Order.objects.get(pk=answer.json()["order"]).state)
+""",
+}
+
+
+def test_the_project_of_the_documentation_works(project: Path) -> None:
+    """Its files, as the page has them, with the models, the database and the addresses that it leaves to the reader."""
+    files = {each.file: each.code for each in snippets.of_page(ROOT / "docs" / "how-to" / "django.md") if each.file}
+    assert set(files) == {"settings.py", "shop/jobs.py", "shop/handlers.py", "shop/views.py"}
+    settings = FILES["site_settings.py"] + 'ROOT_URLCONF = "urls"\nALLOWED_HOSTS = ["testserver"]\n'
+    files["site_settings.py"] = settings + files.pop("settings.py")
+    for name, text in (files | PAGE).items():
+        (project / name).write_text(text.lstrip())
+    for command in (("makemigrations", "shop"), ("migrate", "-v", "0")):
+        assert python(project, "manage.py", *command).returncode == 0
+    done = python(project, "try_it.py")
+    assert done.stdout.splitlines() == ["answer: 202 queued", "order: shipped"], done.stderr
