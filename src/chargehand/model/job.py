@@ -110,8 +110,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `crew.JobOptions` (durations in seconds) and `client.NewJobOptions`, which type checkers need spelled out;
       tests/settings/test_options.py compares them;
     - a new type of option: `Option.check` here, and `_field` in web/requests.py;
-    - the store: a migration in stores/sqlite/migrations/additions; `_ROW`, `_INSERT` and `_row` in
-      stores/sqlite/jobs.py; `_MADE_FROM` in stores/rows.py if the column needs decoding;
+    - the stores: a migration for each; the column in `adding` and `reading` of both, and in the lists of stores/moving;
+      `_MADE_FROM` in stores/rows.py if it needs decoding (CONTRIBUTING.md has every place);
     - what readers see: JobRecord and Claim here, JobBody in live/bodies.py, job.tsx in the dashboard, docs/events.md;
     - a flag of `chargehand jobs enqueue` in cli/jobs.py, if wanted.
     """
