@@ -17,7 +17,7 @@ from adreel import crews, names, settings, uploads, web
 from adreel.door import own_site
 from adreel.errors import NoSuchFilm, Refused
 from adreel.service import Service
-from chargehand import ConfigurationError
+from chargehand import ConfigurationError, Flow
 from chargehand.model.access import Scope
 from chargehand.testing import run_all
 from chargehand.web.auth import needs_of
@@ -62,6 +62,59 @@ def test_results_and_uploads_expire_by_age(service: Service) -> None:  # spec: A
     with pytest.raises(NoSuchFilm):
         service.get(film)
     assert not service.folder(film).exists()
+
+
+def refused_once(service: Service) -> str:
+    """A film whose analysis has failed, and would succeed now."""
+    gates = service.settings.home / "gates"
+    gates.mkdir()
+    (gates / "refuse").touch()
+    film = submitted(service, "broken.mp4")
+    run_all(service.crews.hand)
+    assert service.get(film).status == "failed"
+    (gates / "refuse").unlink()
+    return film
+
+
+def test_a_wish_to_try_again_is_completed_after_a_crash(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-8
+    film = refused_once(service)
+
+    def crash(self: Flow) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Flow, "retry", crash)
+        with pytest.raises(KeyboardInterrupt):
+            service.retry(film)
+    assert service.get(film).status == "queued"  # the wish is on record
+    with pytest.raises(Refused, match="only a failed analysis"):
+        service.retry(film)
+    service.tidy()
+    run_all(service.crews.hand)
+    assert service.get(film).status == "done"
+    service.tidy()
+    assert service.get(film).status == "done"
+
+
+def test_of_two_wishes_to_try_again_one_counts(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = refused_once(service)
+    find_flow = service.crews.hand.find_flow
+
+    def meanwhile(flow: str) -> Flow:
+        """Another request tries the film again, and it is done, while this one has only looked at it."""
+        patched.undo()
+        service.retry(film)
+        run_all(service.crews.hand)
+        return find_flow(flow)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.crews.hand, "find_flow", meanwhile)
+        with pytest.raises(Refused) as refused:
+            service.retry(film)
+    assert (refused.value.status, refused.value.code) == (409, "changed")
+    assert service.get(film).status == "done"
 
 
 def test_the_end_is_recorded_by_whoever_sees_it_first(service: Service) -> None:
@@ -111,15 +164,48 @@ def test_a_full_disk_refuses_uploads_in_words(service: Service) -> None:
 
 def test_files_of_no_film_are_swept_and_others_stay(service: Service) -> None:
     film = submitted(service)
-    (service.settings.films / "orphan").mkdir()
-    (service.settings.films / "orphan" / "frames").mkdir()
-    (service.settings.uploads / "left.part").write_bytes(MP4)
+    orphan = service.settings.films / names.new_id()
+    (orphan / "frames").mkdir(parents=True)
+    left = service.settings.uploads / f"{names.new_id()}.part"
+    left.write_bytes(MP4)
     with uploads.Upload(service.settings, "arrives.mp4") as arriving:
-        assert {path.name for path in service.sweep()} == {"orphan", "left.part"}
+        assert set(service.sweep()) == {orphan, left}
         assert arriving.path.exists()
     assert not arriving.path.exists()
     assert service.folder(film).is_dir()
     assert service.delete(film)
+
+
+def test_a_sweep_removes_nothing_that_adreel_has_not_made(service: Service) -> None:
+    """The data folder may be one that had folders of these names before."""
+    theirs = [service.settings.films / "holidays" / "beach.mp4", service.settings.films / "notes.txt"]
+    theirs.append(service.settings.uploads / "draft.part")
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(MP4)
+    assert service.sweep() == []
+    assert all(path.exists() for path in theirs)
+
+
+@pytest.mark.parametrize("moment", ["before the file is in its folder", "after"])
+def test_a_sweep_leaves_an_upload_that_is_being_kept(
+    service: Service, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Another process sweeps while this one moves a file into the folder of its film, whose row is not written yet."""
+    rename, swept = Path.rename, list[Path]()
+
+    def sweeps(self: Path, target: Path) -> Path:
+        if moment == "after":
+            rename(self, target)
+        if not swept:
+            swept.extend([*service.sweep(), target])
+        return target if moment == "after" else rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", sweeps)
+    film = submitted(service)
+    assert swept
+    assert service.row(film).source == str(service.folder(film) / "source.mp4")
+    assert (service.folder(film) / "source.mp4").read_bytes() == MP4
 
 
 NEEDS = {

@@ -13,9 +13,12 @@ from typing import Any
 from adreel.records import Classified, Cut, Film, Guess, Persisted, Probe, Read, Run
 from chargehand import GiveUp, Handler, Job
 
-HOME = Path(os.environ.get("ADREEL_HOME", "."))
-GATES = HOME / "gates"
 PIXEL = b"\xff\xd8\xff\xe0 a key frame \xff\xd9"
+
+
+def gates() -> Path:
+    """The folder of the gates."""
+    return Path(os.environ["ADREEL_HOME"]) / "gates"
 
 
 def at_gate(job: Job[Any], stage: str, film: Film) -> Path:
@@ -24,8 +27,8 @@ def at_gate(job: Job[Any], stage: str, film: Film) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     job.progress(0, 10, stage=stage)
     done = 0
-    while (GATES / stage).exists():
-        (GATES / f"at-{stage}").touch()
+    while (gates() / stage).exists():
+        (gates() / f"at-{stage}").touch()
         threading.Event().wait(0.02)
         done = min(9, done + 1)
         if "stubborn" not in film.name:
@@ -37,7 +40,7 @@ def at_gate(job: Job[Any], stage: str, film: Film) -> Path:
 class Ingest(Handler[Film, Probe]):
     def perform(self, job: Job[Film]) -> Probe:
         at_gate(job, "ingest", job.payload)
-        if "broken" in job.payload.name and (GATES / "refuse").exists():
+        if "broken" in job.payload.name and (gates() / "refuse").exists():
             raise GiveUp("truncated: the film ends after 12 % of its length")
         return Probe("mp4", "h264", 640, 360, 0, 1.0, 4.0, 25.0, 1, 0, os.stat(job.payload.path).st_size)
 

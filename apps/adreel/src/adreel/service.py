@@ -18,7 +18,7 @@ from adreel.errors import NoSuchFilm, Refused
 from adreel.records import CHAPTERS, RESULT, Film, still_name
 from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
-from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord
+from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, Transaction
 
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
@@ -168,7 +168,9 @@ class Service:
         flow, record = self._flow(row)
         if flow is None or record is None:
             return _view(row, "cancelled", stages=stages), row
-        if record.ended_ms is not None and record.ends > row.ends:
+        if record.ended_ms is not None:
+            if record.ends <= row.ends:  # the wish to try it again is on record, and its flow does not know it yet
+                return _view(row, "queued", stages=stages), row
             row = self.settle(row, flow, record)
             return _view(row, row.state, stages=stages), row
         begun = bool(record.counts.running or record.counts.done)
@@ -246,8 +248,9 @@ class Service:
         if flow is None:
             return self._again(row, decode=True)
         with self.films.transaction() as tx:
+            self._unchanged(tx, row)
             self.films.reopen(tx, row.id)
-        flow.retry()
+        flow.retry()  # `tidy` does it if this process ends here
         return self.get(film, result=False)
 
     def reanalyse(self, film: str) -> FilmView:
@@ -260,12 +263,21 @@ class Service:
     def _again(self, row: FilmRow, *, decode: bool) -> FilmView:
         payload = Film(row.id, row.source or "", row.name, str(self.folder(row.id)), self._categories())
         with self.films.transaction() as tx:
-            now = self.films.within(tx, row.id)
-            if now is None or now.deleting_ms is not None or now.flow != row.flow:
-                raise Refused(409, "changed", "the film was changed by another request")
+            now = self._unchanged(tx, row)
             begin = self.crews.analyse if decode else self.crews.classify_again
             self.films.begin_again(tx, now, begin(payload, within=tx))
         return self.get(row.id, result=False)
+
+    def _unchanged(self, tx: Transaction, row: FilmRow) -> FilmRow:
+        """Returns the film within a transaction. Raises Refused if another request has changed it."""
+        now = self.films.within(tx, row.id)
+        if (
+            now is None
+            or now.deleting_ms is not None
+            or (now.flow, now.state, now.ends) != (row.flow, row.state, row.ends)
+        ):
+            raise Refused(409, "changed", "the film was changed by another request")
+        return now
 
     def _has_source(self, row: FilmRow) -> bool:
         return row.source is not None and Path(row.source).is_file()
@@ -315,9 +327,10 @@ class Service:
         return uploads.sweep(self.settings, lambda film: self.films.get(film) is not None)
 
     def tidy(self) -> dict[str, int]:
-        """Completes deletions, records ends that nobody has seen, and removes what has expired."""
+        """Completes deletions and wishes to try films again, records ends that nobody has seen, and removes what has
+        expired."""
         now = clock.now_ms()
-        settled = sum(self._look(row)[1].state != "open" for row in self.films.unsettled())
+        settled = sum(self._complete(row) for row in self.films.unsettled())
         old = self.films.ended_before(now - int(self.settings.keep_results * 1000))
         for row in old:
             self.films.wish(row.id)
@@ -327,6 +340,14 @@ class Service:
             Path(row.source or "").unlink(missing_ok=True)
             self.films.lose_source(row.id)
         return {"settled": settled, "expired": len(old), "deleted": finished, "uploads": len(expired)}
+
+    def _complete(self, row: FilmRow) -> bool:
+        """Records the end of a film, or completes the wish to try it again. Returns whether its end is on record."""
+        if row.deleting_ms is None:
+            flow, record = self._flow(row)
+            if flow is not None and record is not None and record.ended_ms is not None and record.ends <= row.ends:
+                flow.retry()
+        return self._look(row)[1].state != "open"
 
 
 def why_away(worker: Component) -> str | None:

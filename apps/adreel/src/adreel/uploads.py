@@ -10,8 +10,8 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +22,8 @@ from adreel.settings import Settings
 
 BUFFER = 1 << 20
 """Bytes that are collected before a thread writes them."""
+PART = ".part"
+"""The ending of the names of incomplete uploads."""
 SOURCE = "source"
 """The name, without its ending, of an uploaded file in the folder of its film."""
 ABANDONED = 86_400.0
@@ -44,7 +46,7 @@ class Upload:
         self._parts: list[bytes] = []
         self._waiting = 0
         self._head = b""
-        self.path = settings.uploads / f"{names.new_id()}.part"
+        self.path = settings.uploads / f"{names.new_id()}{PART}"
         self._kept = False
         self._file = _locked(self.path)
 
@@ -95,10 +97,12 @@ class Upload:
     def keep(self, film: str) -> Path:
         """Moves the file into the folder of its film, and returns its path there."""
         folder = self._settings.films / film
-        folder.mkdir(parents=True)
         path = folder / f"{SOURCE}{self.suffix}"
-        self.path.rename(path)
-        self._kept = True
+        while not self._kept:
+            folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # a sweep has removed the folder while it was empty
+                self.path.rename(path)
+                self._kept = True
         for each in (folder, self._settings.films):
             _sync(each)
         return path
@@ -181,19 +185,36 @@ def below_root(given: str, settings: Settings) -> Path:
 def sweep(settings: Settings, exists: Callable[[str], bool]) -> list[Path]:
     """Removes what crashed processes have left: incomplete uploads, and folders of films that do not exist.
 
-    Returns what was removed. What another process is receiving has a lock, and stays. `exists` is asked after the lock
-    was seen to be free: by then a film that was received meanwhile is in the catalogue.
+    Only what bears an id is removed: a data folder may have held something else before. What another process is
+    receiving has a lock, and stays. `exists` is asked after the lock was seen to be free: by then a film that was
+    received meanwhile is in the catalogue. Returns what was removed.
     """
     removed: list[Path] = []
     for path in _entries(settings.uploads):
-        if _is_abandoned(path):
+        if path.suffix == PART and names.is_id(path.stem) and _is_abandoned(path):
             path.unlink(missing_ok=True)
             removed.append(path)
     for folder in _entries(settings.films):
-        if all(_is_abandoned(path) for path in folder.glob(f"{SOURCE}*")) and not exists(folder.name):
-            remove_tree(folder)
+        files = _entries(folder)
+        received = all(_is_abandoned(path) for path in files if path.name.startswith(SOURCE))
+        if names.is_id(folder.name) and received and not exists(folder.name) and _removed(folder, files):
             removed.append(folder)
     return removed
+
+
+def _removed(folder: Path, files: Sequence[Path]) -> bool:
+    """Removes the folder of a film that does not exist, in which these files were. Returns whether it is gone.
+
+    An upload moves its file into a folder that it has just made: an empty folder is only removed while it is empty.
+    """
+    if files or folder.is_symlink():
+        remove_tree(folder)
+        return True
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def remove_tree(folder: Path) -> None:
