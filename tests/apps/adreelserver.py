@@ -31,7 +31,9 @@ class Adreel(Server):
         self.gates.mkdir(parents=True, exist_ok=True)
         store = os.environ.get("CHARGEHAND_URL") or str(self.home / "adreel.db")
         places = {"ADREEL_HOME": str(self.home), "CHARGEHAND_URL": store}
-        super().__init__(folder, *words, command=command, **{**places, **environment})
+        # These stages use nothing of what they declare: a machine or container with little memory can run them.
+        memory = {"CHARGEHAND_STARTS_MEMORY": os.environ.get("CHARGEHAND_STARTS_MEMORY", "64 GiB")}
+        super().__init__(folder, *words, command=command, **{**places, **memory, **environment})
         self.hand.close()
         own = {name: text for name, text in self.environment.items() if name.startswith("ADREEL_")}
         self.settings = settings.read(own)

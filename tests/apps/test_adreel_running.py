@@ -115,12 +115,65 @@ def test_the_worker_command_is_that_of_chargehand(tmp_path: Path) -> None:  # sp
 
 
 def test_several_api_processes_have_one_node_and_answer_alike(start: Start) -> None:  # spec: SV-11
-    server = start("--workers", "3").ready()
+    server = start("--workers", "4").ready()
     eventually(lambda: "6 embedded workers active" in server.log.read_text(), 30, what="the start line")
     eventually(lambda: "of another process" in server.log.read_text(), 30, what="the others say so")
     films = [server.upload(f"{number}.mp4")["id"] for number in range(4)]
     assert {server.ends(film)["status"] for film in films} == {"done"}
     assert server.log.read_text().count(" 6 embedded workers active") == 1
+
+
+def in_mid_job(server: Adreel) -> str:
+    """Uploads a film that stands in the stage frames."""
+    server.ready()
+    server.close_gate("frames")
+    film = server.upload()["id"]
+    server.waits_at("frames")
+    return film
+
+
+def ends_well_once(server: Adreel, film: str, *, interruptions: int) -> None:
+    """The film is analysed to its end; each of its jobs was done once, and only the one in hand was interrupted."""
+    server.open_gates()
+    assert server.ends(film)["result"]["guess"]["category"] == "Travel"
+    jobs = server.hand.find_flow(server.row(film).flow).jobs()
+    assert sorted(job.queue for job in jobs) == ["classify", "frames", "ingest", "ocr", "ocr", "persist"]
+    assert {(job.state, job.failures, job.crashes) for job in jobs} == {("done", 0, 0)}
+    assert {job.queue: job.interruptions for job in jobs if job.interruptions} == (
+        {"frames": interruptions} if interruptions else {}
+    )
+
+
+def test_a_reload_in_the_middle_of_a_film_loses_nothing(start: Start, tmp_path: Path) -> None:  # spec: SV-11
+    (tmp_path / "reloaded.py").write_text("from adreel_gated import app\n")
+    words = ("--reload", "--reload-dir", str(tmp_path), "--reload-include", "reloaded.py")
+    server = start(*words, command="uvicorn reloaded:app", CHARGEHAND_GRACE="600")
+    film = in_mid_job(server)
+    node = (server.hand.status() or {})["pid"]
+    (tmp_path / "reloaded.py").write_text("from adreel_gated import app  # changed\n")
+    eventually(lambda: (server.hand.status() or {}).get("pid") not in (None, node), 60, what="another node")
+    assert server.answers("/healthz") is not None
+    ends_well_once(server, film, interruptions=1)
+
+
+def test_ctrl_c_in_the_middle_of_a_film_loses_nothing(start: Start) -> None:  # spec: WP-6
+    first = start(CHARGEHAND_GRACE="600")
+    film = in_mid_job(first)
+    first.ctrl_c()
+    eventually(lambda: (first.hand.status() or {}).get("stopping"), what="the node stops")
+    first.ctrl_c()  # a second one does not wait for the job
+    assert first.ended() == 0
+    ends_well_once(start().ready(), film, interruptions=1)
+
+
+def test_a_film_goes_on_when_the_api_is_killed(start: Start) -> None:  # spec: WP-7
+    first = start(CHARGEHAND_GRACE="600")
+    film = in_mid_job(first)
+    first.signal(signal.SIGKILL)
+    first.open_gates()  # the worker finishes what it has
+    first.ended()
+    assert first.hand.claims() == []
+    ends_well_once(start().ready(), film, interruptions=0)
 
 
 def test_open_streams_and_uploads_do_not_keep_it_from_stopping(start: Start) -> None:  # spec: SE-6
