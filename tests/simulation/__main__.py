@@ -55,7 +55,8 @@ def many(first: int, count: int, processes: int, kinds: Sequence[Callable[[range
     parts = [seeds[n : n + size] for n in range(0, count, size)]
     tally, seconds = Counter[str](), 0.0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for found, virtual, broken in chain.from_iterable(pool.imap_unordered(kind, parts) for kind in kinds):
+        submitted = [pool.imap_unordered(kind, parts) for kind in kinds]  # all at once: no core waits for another kind
+        for found, virtual, broken in chain.from_iterable(submitted):
             tally += found
             seconds += virtual
             if broken is not None:

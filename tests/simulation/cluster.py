@@ -103,6 +103,8 @@ class World(Clockwork):
         """After how many seconds the others arrive."""
         self.calm = False
         self.nodes: dict[str, Node] = {}
+        self._served_elsewhere: dict[str, frozenset[str]] = {}
+        """The queues that other nodes serve, of each node that has asked since one has started."""
         self._plans: dict[str, tuple[str, Sequence[Crew]]] = {}
         """The machine and the crews of each node."""
         self._pids, self._jobs, self.new_lives = 100, 0, 0
@@ -157,6 +159,7 @@ class World(Clockwork):
         old = self._plans.get(name, (name, ()))
         plan = self._plans[name] = (machine or old[0], crews or old[1])
         self.note(f"{name} starts on {plan[0]}")
+        self._served_elsewhere.clear()
         self.nodes[name] = Node(self, name, plan[0], plan[1], self.liveness)
 
     def kill(self, name: str, again: float, elsewhere: bool = False) -> None:
@@ -232,7 +235,11 @@ class World(Clockwork):
 
     def served_elsewhere(self, name: str) -> frozenset[str]:
         """The queues that other nodes serve."""
-        return frozenset(crew for other, node in self.nodes.items() if other != name for crew in node.crews)
+        found = self._served_elsewhere.get(name)
+        if found is None:
+            found = frozenset(crew for other, node in self.nodes.items() if other != name for crew in node.crews)
+            self._served_elsewhere[name] = found
+        return found
 
     def disturb(self) -> None:
         """Something happens."""

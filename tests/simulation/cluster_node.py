@@ -153,6 +153,8 @@ class Node:
         self.workers: dict[str, Worker] = {}
         self._pause = FIRST_PAUSE
         self._planned = 0
+        self._fleet_due: float | None = None
+        self._fleet_changed = True
         self.line.run(self.client.open(world.is_alive), self._opened)
 
     @property
@@ -212,7 +214,7 @@ class Node:
         if not self.alive or not self.open:
             return
         now = self.world.now
-        due = self.fleet.next_due()
+        due = self._next_due()
         if due is not None and due <= now:
             self.tell(Tick())
         if now >= self._tend_at:
@@ -226,8 +228,14 @@ class Node:
         if look_at is not None and look_at <= now:
             self._look(now)
             look_at = self.looks.due()
-        moments = [self.fleet.next_due(), self.cut_off and self.cut_off.due(), submit_at, self._tend_at, look_at]
+        moments = [self._next_due(), self.cut_off and self.cut_off.due(), submit_at, self._tend_at, look_at]
         self._plan(max(now + STEP, min(moment for moment in moments if moment is not None)))
+
+    def _next_due(self) -> float | None:
+        """Returns when the fleet is to be told the time; it is asked only after it may have changed."""
+        if self._fleet_changed:
+            self._fleet_due, self._fleet_changed = self.fleet.next_due(), False
+        return self._fleet_due
 
     def _plan(self, at: float) -> None:
         self._planned += 1
@@ -305,9 +313,11 @@ class Node:
     # the fleet and its workers
 
     def tell(self, event: Event) -> None:
+        self._fleet_changed = True
         self.act(self.fleet.handle(event, self.world.now))
 
     def act(self, actions: Sequence[Action]) -> None:
+        self._fleet_changed = True
         for action in actions:
             match action:
                 case Spawn(component):
@@ -339,6 +349,7 @@ class Node:
     def hand_out(self, component: str, todo: Todo) -> None:
         assert isinstance(todo, Claim)
         worker = self.workers[component]
+        self._fleet_changed = True
         self.fleet.began(component, todo.id, None, self.world.now)
         self.world.oracle.handed(self, worker, todo)
         worker.receive(todo)
@@ -348,6 +359,7 @@ class Node:
         if not self.alive:
             return
         now, component = self.world.now, worker.component
+        self._fleet_changed = True
         if not self.fleet.ended(component, now):
             self.ledger.dismiss(component)
         following = self.ledger.finished(component, outcome, now, worker.pid)

@@ -311,7 +311,9 @@ class Transaction:
     def claim(self, want: Want, holder: Holder, number: int, *, registered: bool) -> Grant:
         """Takes jobs. `registered`: only if the holder has a row."""
         queue, jobs = want.queue, self.tables.jobs
-        seqs = [seq for seq, row in jobs.items() if row.state not in FINISHED and row.new.queue == queue]
+        seqs = [seq for seq, row in jobs.items() if row.new.queue == queue and row.state not in FINISHED]
+        if not seqs and not self.is_special(queue):
+            return Grant(want.crew, (), None)
         for row in [jobs[seq] for seq in seqs]:
             if row.waits == "time" and row.due_ms <= self._now_ms:
                 self._put(replace(row, waits=None))
@@ -455,7 +457,7 @@ class Server:
 
     def read(self, ask: Callable[[Transaction], Answer]) -> Answer:
         """Returns what a transaction reads that writes nothing."""
-        return ask(self._begin(self.tables.draft()))
+        return ask(self._begin(self.tables))
 
     def write(self, act: Callable[[Transaction], Answer]) -> Answer:
         """Commits what a transaction does; nothing of it if it raises."""

@@ -981,6 +981,8 @@ class Ledger:
                 due = min(due, pool.due_at or due)
                 if pool.stirred:
                     due = min(due, now if self._write_at is None else self._write_at)
+            if not pool.check_store and pool.due_at is None:  # first what costs least: this runs at every step
+                continue
             if self.closed or not (pool.asleep if not pool.idle else pool.room(now)) or pool.paused:
                 continue
             if pool.check_store:
