@@ -34,6 +34,7 @@ def test_pyright_reports_exactly_what_is_wrong(examples: Path) -> None:
     assert sorted(errors) == wrong(examples), said.stdout
 
 
+@pytest.mark.full  # spec: FL-1 FL-3
 def test_mypy_reports_exactly_what_is_wrong(examples: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-incremental", examples.name]
     command += ["--follow-imports=silent", "--hide-error-context", "--cache-dir", str(examples.parent / "cache")]

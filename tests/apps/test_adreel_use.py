@@ -36,6 +36,7 @@ def adreel(server: Adreel, *words: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_the_commands_submit_show_and_delete_films(server: Adreel, tmp_path: Path) -> None:  # spec: AR-8
     film, notes = tmp_path / "ad.mp4", tmp_path / "notes.mp4"
     film.write_bytes(MP4)

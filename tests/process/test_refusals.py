@@ -51,6 +51,7 @@ def deleted_folder(folder: Path) -> Generator[Path]:
         os.close(descriptor)
 
 
+@pytest.mark.full
 def test_a_deleted_folder(tmp_path: Path, store: Path) -> None:  # spec: CL-3 CL-4
     with deleted_folder(tmp_path / "gone") as gone:
         for words in (*ALL, *NEED_FOLDER, "doctor --store x.db"):
@@ -152,6 +153,7 @@ def test_another_users_folder_on_the_path_of_modules(tmp_path: Path) -> None:
     assert (len(told.stdout.strip()), told.stderr) == (64, "")
 
 
+@pytest.mark.full
 def test_another_users_store(tmp_path: Path, store: Path) -> None:  # spec: CL-3 CL-4
     """The database, the lock, the node's lock and the folder, each by its owner; the remedy is to be that user."""
     if os.geteuid() != 0:

@@ -256,7 +256,7 @@ class FlowMachine(RuleBasedStateMachine):
 
 
 # spec: FL-1, FL-2, FL-3, FL-4, FL-6
-@pytest.mark.parametrize("histories", [20, pytest.param(80, marks=pytest.mark.full)])
+@pytest.mark.parametrize("histories", [8, pytest.param(80, marks=pytest.mark.full)])
 def test_the_flows_of_a_store_and_their_model_tell_the_same_story(
     store_factory: Callable[[], Store], histories: int
 ) -> None:

@@ -323,7 +323,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 # spec: WK-1, WK-2, WK-3, WK-4, WK-6, WK-8, WK-10, WK-13
-@pytest.mark.parametrize("histories", [20, pytest.param(60, marks=pytest.mark.full)])
+@pytest.mark.parametrize("histories", [8, pytest.param(60, marks=pytest.mark.full)])
 def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], Store], histories: int) -> None:
     store = store_factory()
 
