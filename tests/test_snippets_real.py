@@ -107,7 +107,7 @@ def test_the_service_of_the_readme_runs_in_an_empty_folder(tmp_path: Path) -> No
 
 @pytest.mark.full
 @pytest.mark.timeout(600)  # dozens of commands, each a process
-@pytest.mark.parametrize("page", ["tutorial.md", "how-to/standalone.md"])
+@pytest.mark.parametrize("page", ["tutorial.md", "how-to/standalone.md", "how-to/pipeline.md"])
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     with reading(tmp_path) as reader:
         reader.follow(ROOT / "docs" / page)
