@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from chargehand.model.fleet.stacks import StackCode, WorkerStacks
     from chargehand.model.flows import FlowCounts, FlowEnd, FlowFilter, FlowRecord
     from chargehand.model.health import Findings, Verdict
+    from chargehand.model.hooks import HookEvent
     from chargehand.model.job import Attempt, JobPolicy, JobRecord, NewJob, State
     from chargehand.model.records import (
         ClaimRow,
@@ -71,6 +72,7 @@ _HOME = {
     **dict.fromkeys(("Handler", "Item", "Job", "Results"), "chargehand.handler"),
     "Component": "chargehand.live.components",
     "Host": "chargehand.host.host",
+    "HookEvent": "chargehand.model.hooks",
     **dict.fromkeys(("ApiKey", "Operation", "OperationFilter", "Scope"), "chargehand.model.access"),
     **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),
     **dict.fromkeys(("StackCode", "WorkerStacks"), "chargehand.model.fleet.stacks"),
@@ -137,6 +139,7 @@ __all__ = [
     "FolderFull",
     "GiveUp",
     "Handler",
+    "HookEvent",
     "Host",
     "Item",
     "Job",

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 from msgspec.structs import replace
 
 from chargehand import handler, log
-from chargehand.crew import Crew, JobOptions, Ref, Within
+from chargehand.crew import Crew, JobOptions, Ref, Within, receiving_job
 from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
 from chargehand.flow import Flow, new_flow, shown
 from chargehand.handler import type_name
@@ -28,6 +28,7 @@ from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPo
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import FlowEnd, FlowFilter, FlowRecord
 from chargehand.model.health import FRESH_MS, Findings
+from chargehand.model.hooks import NO_HOOKS, HookEvent
 from chargehand.model.job import NAME_LIMIT, Attempt, JobPolicy, JobRecord, restored
 from chargehand.model.records import (
     ClaimRow,
@@ -43,6 +44,7 @@ from chargehand.model.records import (
 )
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import staffing
+from chargehand.settings.hooks import check_hook
 from chargehand.settings.known import Settings
 from chargehand.settings.layers import read as read_settings
 from chargehand.settings.plan import (
@@ -191,6 +193,7 @@ class Chargehand:
         self._declared: dict[str, Declared] = {}
         self._crews: dict[str, Crew[Any, Any]] = {}
         self._recurring: dict[str, RecurringJob] = {}
+        self._hooks = NO_HOOKS
         self.internal = Operations(self.location, synchronous=self.settings.synchronous)
         """For the packages of Chargehand itself: the web interface, the command line and the test kit."""
         self._host: Host | None = None
@@ -277,6 +280,34 @@ class Chargehand:
             options.setdefault("label", name)
         options.setdefault("traceparent", None)  # not that of whatever imports the application
         self._recurring[name] = RecurringJob(name=name, schedule=schedule, job=crew.new_job(payload, **options))
+
+    @callers.located
+    def hooks(
+        self,
+        *,
+        on_start: str | None = None,
+        on_end: str | None = None,
+        on_failure: str | None = None,
+        on_failed: Crew[HookEvent, Any] | None = None,
+        on_crash: Crew[HookEvent, Any] | None = None,
+        on_given_up: Crew[HookEvent, Any] | None = None,
+    ) -> None:
+        """Declares what is called around jobs, and which crews are told of failures.
+
+        Workers call the functions, each named as 'module:function', around every attempt: `on_start(job)`,
+        `on_failure(job, error)` and `on_end(job)`. What they raise is logged and changes nothing. The crews receive a
+        HookEvent, in a job that is committed with what it tells of: `on_failed` when a job has failed for good,
+        `on_crash` when a worker has crashed, `on_given_up` when a worker is not started any more. What happens in a
+        crew that receives them triggers no hook.
+        """
+        functions = {"on_start": on_start, "on_end": on_end, "on_failure": on_failure}
+        receivers = {"on_failed": on_failed, "on_crash": on_crash, "on_given_up": on_given_up}
+        given: dict[str, Any] = {name: check_hook(name, each) for name, each in functions.items() if each is not None}
+        given |= {name: receiving_job(name, crew) for name, crew in receivers.items() if crew is not None}
+        for name in given:
+            if getattr(self._hooks, name) is not None:
+                raise ConfigurationError(f"there are two hooks {name}: declare it once, with hand.hooks(...)")
+        self._hooks = replace(self._hooks, **given)
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:
@@ -623,6 +654,7 @@ class Chargehand:
             liveness=found.liveness,
             starts=found.starts,
             recurring=tuple(self._recurring.values()),
+            hooks=self._hooks,
             retention=found.retention,
             jobs=found.jobs,
             discovery=found.discovery,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, T
 from chargehand import codec
 from chargehand.errors import (
     ChargehandError,
+    ConfigurationError,
     JobCancelled,
     JobFailed,
     JobNotFound,
@@ -22,6 +23,7 @@ from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
 from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
 from chargehand.ids import new_ids
+from chargehand.model.hooks import HookEvent
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, new_job, several, with_payload
@@ -291,3 +293,18 @@ class Crew(Generic[Payload, Result]):
     def ref(self, job_id: str) -> Ref[Result]:
         """Returns a reference to a job of this crew by its id."""
         return Ref(self._operations, job_id, self.gives)
+
+
+def receiving_job(hook: str, crew: Any) -> NewJob:
+    """Returns the job by which a crew is told of events, without its payload. Raises ConfigurationError if the crew
+    cannot take a HookEvent."""
+    if not hasattr(crew, "new_job"):
+        raise ConfigurationError(f"hook {hook} is {crew!r}; expected what hand.crew(…) returned")
+    found: Crew[Any, Any] = crew
+    sample = HookEvent(event="failed", at_ms=0, node="main")
+    try:
+        return found.new_job(sample, traceparent=None)
+    except PayloadError as error:
+        raise ConfigurationError(
+            f"hook {hook} is crew {found.name!r}, which does not take chargehand.HookEvent: {error}"
+        ) from error

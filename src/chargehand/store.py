@@ -67,6 +67,14 @@ from chargehand.model.records import (
 )
 from chargehand.model.wakeups import Wakeup
 
+OnFailed = Callable[[Sequence[Settlement]], list[NewJob]]
+"""Returns the jobs to enqueue, in the same transaction, because of those of these jobs that have failed for good."""
+
+
+def no_jobs(_: Sequence[Settlement]) -> list[NewJob]:
+    """Enqueues nothing, whatever fails."""
+    return []
+
 
 class Enqueueing(Protocol):
     """Adds jobs and flows, inside one transaction."""

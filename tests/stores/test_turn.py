@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from builders import ME, crew, everything, job, pause, put, record, register, state, take_one
 
@@ -20,6 +21,7 @@ from chargehand.model.records import (
     Firing,
     GivenUpMark,
     HealthNote,
+    JobFilter,
     RecurringPlan,
 )
 from chargehand.store import Store
@@ -251,3 +253,39 @@ def test_a_caller_is_asked_about_while_nobody_else_can_write(store_factory: Call
     # It wrote after the turn, or the node saw that it had gone. A store with many writers at once allows both.
     assert [one.id for one in everything(node)] in (["caller's", "node's"], ["caller's"])
     assert wrote.is_set()
+
+
+# what hooks are told with
+
+
+def test_the_job_of_a_hook_is_written_with_an_accepted_failure_and_once(store: Store) -> None:  # spec: HK-1
+    register(store, crew("q"))
+    put(store, job("first", max_attempts=1))
+    held = take_one(store)
+    failed = settle(held, Raised("Traceback"))
+    assert failed is not None
+    told = msgspec.structs.replace(failed, follow=(job("told", queue="tell"),))
+    assert store.turn(Batch(settlements=(told,)), ME).lost == ()
+    assert [each.id for each in store.jobs.find(JobFilter(queue="tell"))] == ["told"]
+    assert store.turn(Batch(settlements=(told,)), ME).lost == (failed.claim_name,)
+    done = settle(held, Done("1", (job("never", queue="tell"),)))
+    assert done is not None
+    assert store.turn(Batch(settlements=(done,)), ME).lost == (failed.claim_name,)
+    assert [each.id for each in store.jobs.find(JobFilter(queue="tell"))] == ["told"]
+
+
+def test_the_jobs_of_hooks_are_written_with_crash_reports_and_marks_and_once(store: Store) -> None:  # spec: HK-1
+    register(store, crew("q"))
+    report = CrashReport(
+        id="c", component="worker:q:0", crew="q", incarnation="i", pid=1, reason="signal", text="killed",
+        exit_code=None, signal=9, job=None, memory=None, uptime_ms=None, charged=True, follows="restart",
+    )  # fmt: skip
+    mark = GivenUpMark(component="worker:q:0", crew="q", reason="why", fingerprint="")
+    some = (
+        chores.KeepReport(report, (job("crash", queue="tell"),)),
+        chores.KeepGivenUp(mark, (job("given up", queue="tell"),)),
+    )
+    for _ in range(2):  # a batch whose answer was lost is sent again
+        assert turn(store, *some).done == (None, None)
+    assert sorted(each.id for each in store.jobs.find(JobFilter(queue="tell"))) == ["crash", "given up"]
+    assert len(store.fleet.crashes(CrashFilter())) == 1

@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand.model.access import Deed
 from chargehand.model.fleet.policy import History
+from chargehand.model.job import NewJob
 from chargehand.model.records import (
     CrashReport,
     Discovery,
@@ -89,15 +90,17 @@ class KeepScale(msgspec.Struct, frozen=True):
 
 
 class KeepReport(msgspec.Struct, frozen=True):
-    """Keeps the report of a crash."""
+    """Keeps the report of a crash, and enqueues the jobs that tell of it."""
 
     report: CrashReport
+    jobs: tuple[NewJob, ...] = ()
 
 
 class KeepGivenUp(msgspec.Struct, frozen=True):
-    """Marks a worker as given up."""
+    """Marks a worker as given up, and enqueues the jobs that tell of it."""
 
     mark: GivenUpMark
+    jobs: tuple[NewJob, ...] = ()
 
 
 class Forgive(msgspec.Struct, frozen=True):

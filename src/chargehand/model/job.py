@@ -496,7 +496,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     failed_in: str | None = None
     """As in Claim; None: unchanged."""
     follow: tuple[NewJob, ...] = ()
-    """The jobs that the handler enqueued or spawned; they exist only if this outcome is accepted."""
+    """The jobs that the handler or a hook enqueues; they exist only if this outcome is accepted."""
     kept: str | None = None
     """The checkpoint for the next attempt, as JSON; None: unchanged. It is deleted when the job is done."""
     worker: str | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand.model import hands
 from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
-from chargehand.model.chores import CancelJobs, Chore, QueueFound
+from chargehand.model.chores import CancelJobs, Chore, KeepGivenUp, KeepReport, QueueFound
 from chargehand.model.concurrent import SlotHand, SlotPool, must_be_alone
 from chargehand.model.failover import Comparison, released
 from chargehand.model.held import Held, Pool
@@ -22,6 +22,7 @@ from chargehand.model.job import (
     Done,
     Interrupted,
     JobPolicy,
+    NewJob,
     Outcome,
     Raised,
     Returned,
@@ -102,14 +103,17 @@ class Ledger:
         rated: Collection[str] = (),
         concurrency: Mapping[str, int] | None = None,
         backoffs: Mapping[str, Backoff] | None = None,
+        on_failed: Callable[[Settlement, str | None], NewJob | None] | None = None,
     ) -> None:
         """`batching` maps crews that take batches to their size and the seconds to wait for a full one; `concurrency`
         maps crews whose workers perform several jobs at the same time to their number.
 
         `limited` are the queues with limits, where the end of a job may admit another. `rated` are those with rates,
         where a claim counts as a start, so that each must be one. `awaited` are the jobs that a caller waits for.
-        `backoffs` are the delays between attempts of the queues that have their own.
+        `backoffs` are the delays between attempts of the queues that have their own. `on_failed` returns the job that
+        is enqueued because another one has failed for good, from its settlement and its label.
         """
+        self._on_failed = on_failed
         self._backoffs = dict(backoffs or {})
         self._awaited = awaited
         self._freeing = frozenset(limited)
@@ -837,6 +841,10 @@ class Ledger:
         )  # fmt: skip
         if settlement is None:
             return None
+        if settlement.state is State.FAILED and self._on_failed is not None:
+            told = self._on_failed(settlement, claim.label)
+            if told is not None:
+                settlement = msgspec.structs.replace(settlement, follow=(told,))
         self._add_settlement(settlement, now)
         return settlement.state
 
@@ -1064,7 +1072,10 @@ class Ledger:
             if not job.delay_ms:
                 added[job.queue] = added.get(job.queue, 0) + 1
         for chore in batch.chores:
-            if isinstance(chore, QueueFound):
+            if isinstance(chore, KeepReport | KeepGivenUp):
+                for job in chore.jobs:
+                    added[job.queue] = added.get(job.queue, 0) + 1
+            elif isinstance(chore, QueueFound):
                 added[chore.page.queue] = added.get(chore.page.queue, 0) + len(chore.page.found)
         room: dict[str, int] = {}
         for want in batch.wants:

@@ -23,7 +23,7 @@ from chargehand.model.diary import Diary
 from chargehand.model.drain import DrainState
 from chargehand.model.failover import Comparison
 from chargehand.model.fleet.fleet import Fleet
-from chargehand.model.fleet.lifecycle import GpusRead
+from chargehand.model.fleet.lifecycle import GpusRead, Status
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge, will_work
 from chargehand.model.job import FINISHED, Claim, Settlement, State
@@ -36,6 +36,7 @@ from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
 from chargehand.node.health_rows import HealthRows
+from chargehand.node.hooks import HookJobs
 from chargehand.node.inbox import Inbox
 from chargehand.node.job_files import JobFilesThread
 from chargehand.node.listening import Listening
@@ -122,6 +123,7 @@ class Node:
         limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
         rated = {crew.queue for crew in plan.crews if crew.rate is not None or crew.rate_per_key is not None}
         self._followers = Followers()
+        self._hooks = HookJobs(plan)
         self._ledger = Ledger(
             queues,
             chance.random,
@@ -135,6 +137,7 @@ class Node:
             rated,
             {crew.name: crew.concurrency for crew in plan.crews},
             {crew.queue: crew.backoff for crew in plan.crews if crew.backoff is not None},
+            None if plan.hooks.on_failed is None else self._hooks.failed,
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
@@ -227,7 +230,9 @@ class Node:
         )  # fmt: skip
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous, policy=plan.jobs),
+            lambda: open_store(
+                plan.store, node=True, synchronous=plan.synchronous, policy=plan.jobs, on_failed=self._hooks.all_failed
+            ),
             holder,
             crews,
             about,
@@ -239,6 +244,7 @@ class Node:
             plan.jobs,
             answer_at_once,
             self._location.written,
+            self._hooks.all_failed,
         )
 
     def _spare(self) -> tuple[str, ...]:
@@ -681,10 +687,14 @@ class Node:
             report = chore.report
             self._ledger.tally.crashed(report.crew, report.reason)
             self._diary.crashed(report.component, report.text, report.pid, clock.now_ms())
+            chore = chores.KeepReport(report, self._hooks.crashed(report))
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
-        self.keep(self._requests.mark(component, reason))
+        crew = self._fleet.places[component].crew
+        left = sum(each.crew == crew and each.status is not Status.FAILED for each in self._fleet.places.values())
+        jobs = self._hooks.given_up(component, crew, reason, left)
+        self.keep(chores.KeepGivenUp(self._requests.mark(component, reason), jobs))
 
     def restarted(self, component: str) -> None:
         self.keep(self._requests.restarts(component))

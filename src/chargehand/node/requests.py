@@ -135,13 +135,11 @@ class Requests:
         """Returns the time of the store's clock."""
         return self._clock.now_ms(clock.now_ms(), now)
 
-    def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
+    def mark(self, component: str, reason: str) -> GivenUpMark:
         """Returns the mark that keeps a worker given up across restarts of the node."""
         crew = self._fleet.places[component].crew
         fingerprint = self._fingerprints.get(crew, "")
-        return chores.KeepGivenUp(
-            GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
-        )  # fmt: skip
+        return GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
 
     def restarts(self, component: str) -> chores.KeepRestarts:
         """Returns what the next node must know of the crashes and restarts of a worker."""
@@ -179,6 +177,9 @@ class Requests:
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
                 log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
+            elif isinstance(chore, chores.KeepReport | chores.KeepGivenUp):
+                for job in chore.jobs:
+                    self._ledger.hint(job.queue)
             elif isinstance(chore, chores.ExpireJobs | chores.SweepFlows):
                 if done:
                     self._live.written(now)

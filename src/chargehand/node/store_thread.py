@@ -31,7 +31,7 @@ from chargehand.model.records import (
 from chargehand.model.succession import Fate, Succession, is_here, name_taken
 from chargehand.node.doze import Doze
 from chargehand.processes import proc
-from chargehand.store import Store
+from chargehand.store import OnFailed, Store, no_jobs
 from chargehand.stores.turn import pauses_of
 
 PRUNE_EVERY = 60.0
@@ -138,13 +138,15 @@ class StoreThread(threading.Thread):
         policy: JobPolicy = DEFAULT_POLICY,
         answer: Callable[[Result], tuple[Any, ...]] = lambda _: (),
         written: Path | None = None,
+        on_failed: OnFailed = no_jobs,
     ) -> None:
         """`answer` answers callers after a commit, and returns what the main thread must answer instead. `written` is a
-        file that every writer of the store writes to, if there is one."""
+        file that every writer of the store writes to, if there is one. `on_failed` returns the jobs to enqueue because
+        of those that failed with an earlier life of the node."""
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
-        self._policy, self._answer = policy, answer
+        self._policy, self._answer, self._on_failed = policy, answer, on_failed
         self.doze = None if written is None else Doze(written)
         self._inbox: SimpleQueue[Batch | Recover | Look | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
@@ -322,6 +324,8 @@ class StoreThread(threading.Thread):
             with store.transaction() as tx:
                 why = "the node ended while the job was running"
                 recovered = tx.jobs.recover(self._holder, why, todo.spare, died=self._died, policy=self._policy)
+                if told := self._on_failed(recovered):
+                    tx.jobs.enqueue(told)
             self._report(Recovered(tuple(recovered), bool(self._died)))
         except Exception as error:
             log.error("the claims of an earlier node could not be released yet", why=error)

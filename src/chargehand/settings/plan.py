@@ -15,6 +15,7 @@ from chargehand.model import rates
 from chargehand.model.fleet.cards import VISIBLE, Need
 from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.model.hooks import NO_HOOKS, Hooks
 from chargehand.model.job import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_TIMEOUT_MS,
@@ -165,6 +166,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
     recurring: tuple[RecurringJob, ...] = ()
+    hooks: Hooks = NO_HOOKS
     retention: Retention = Retention()
     jobs: JobPolicy = JobPolicy()
     discovery: DiscoveryPolicy = DiscoveryPolicy()

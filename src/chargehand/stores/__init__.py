@@ -14,7 +14,7 @@ from chargehand.system.linux import require_linux
 if TYPE_CHECKING:
     from chargehand.model.job import JobPolicy
     from chargehand.model.records import Migrated
-    from chargehand.store import Listener, Store
+    from chargehand.store import Listener, OnFailed, Store
     from chargehand.stores.location import Location
     from chargehand.stores.moving import Reader, Writer
     from chargehand.stores.postgres.address import Address
@@ -28,12 +28,14 @@ def open_store(
     asked: bool = False,
     synchronous: str = "full",
     policy: "JobPolicy | None" = None,
+    on_failed: "OnFailed | None" = None,
 ) -> "Store":
     """Returns the store at this address, checked and migrated. `node`: the caller is the node.
 
     `asked`: the schema is migrated although nodes of an older version live, if they can use it.
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
-    `policy` is that of the node, for jobs of other nodes that have died; None: the default.
+    `policy` is that of the node, for jobs of other nodes that have died; None: the default. `on_failed` returns the
+    jobs to enqueue because of those that failed with their node.
     """
     require_linux()
     from chargehand.stores.location import locate
@@ -41,8 +43,9 @@ def open_store(
     location = locate(where) if isinstance(where, str) else where
     if location.server is not None:
         return _on_server(
-            location.server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy
-        )
+            location.server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy,
+            on_failed=on_failed,
+        )  # fmt: skip
     with importing():
         from chargehand.stores.sqlite.store import SqliteStore
 
@@ -50,15 +53,24 @@ def open_store(
 
 
 def _on_server(
-    server: "Address", *, create: bool, node: bool, asked: bool, synchronous: str, policy: "JobPolicy | None"
+    server: "Address",
+    *,
+    create: bool,
+    node: bool,
+    asked: bool,
+    synchronous: str,
+    policy: "JobPolicy | None",
+    on_failed: "OnFailed | None",
 ) -> "Store":
     with _driver(server):
         from chargehand.model.job import DEFAULT_POLICY
+        from chargehand.store import no_jobs
         from chargehand.stores.postgres.store import PostgresStore
 
     return PostgresStore(
-        server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy or DEFAULT_POLICY
-    )
+        server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy or DEFAULT_POLICY,
+        on_failed=on_failed or no_jobs,
+    )  # fmt: skip
 
 
 def open_listener(server: "Address", stale: Callable[[], None]) -> "Listener":

@@ -3,7 +3,7 @@
 Every store may use this function as its `turn`; a store that can do a turn in one round trip has its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from chargehand.model import chores
 from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Result
+from chargehand.model.job import NewJob
 from chargehand.model.records import Holder
 from chargehand.store import Store, Transaction
 
@@ -122,10 +123,12 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
             tx.fleet.stopping(holder)
         case chores.KeepScale(crew, count):
             tx.fleet.scale(crew, count, holder)
-        case chores.KeepReport(report):
+        case chores.KeepReport(report, jobs):
             tx.fleet.report([report], holder)
-        case chores.KeepGivenUp(mark):
+            _tell(tx, jobs)
+        case chores.KeepGivenUp(mark, jobs):
             tx.fleet.mark([mark], holder)
+            _tell(tx, jobs)
         case chores.Forgive(component):
             tx.fleet.mark((), holder, cleared=[component])
         case chores.KeepRestarts():
@@ -152,3 +155,9 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
         case _:
             assert_never(chore)
     return None
+
+
+def _tell(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    """Enqueues the jobs that tell of what is written."""
+    if jobs:
+        tx.jobs.enqueue(jobs)

@@ -89,6 +89,18 @@ def _unsound(worker: "Worker", results: list[Any]) -> errors.WorkerBroken | None
 
 def _perform(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple[list[Any], set[BatchedJob]]:
     """Returns each job's result or exception, and the jobs that another job's cancellation interrupted."""
+    hooks = worker.hooks
+    if hooks is None:
+        return _perform_all(worker, left)
+    for _, job in left:
+        hooks.begin(job)
+    results, again = _perform_all(worker, left)
+    for (_, job), result in zip(left, results, strict=True):
+        hooks.end(job, result if isinstance(result, BaseException) else None)
+    return results, again
+
+
+def _perform_all(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple[list[Any], set[BatchedJob]]:
     assert worker.handler is not None
     try:
         results: Any = worker.call(worker.handler.perform_batch, [job for _, job in left])

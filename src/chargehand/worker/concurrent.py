@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from chargehand import clock, errors, tracing
+from chargehand import clock, errors
 from chargehand.protocol.frame import Frame, encode
 from chargehand.worker import perform
 from chargehand.worker.context import Context
@@ -363,7 +363,7 @@ class ConcurrentWorker(Worker):
         try:
             attempt.check_cancelled()
             job = attempt.job(self._takes)
-            with tracing.span_of(job):
+            with self.around(job):
                 waited: Any = performer.perform(job)
                 result = await waited
                 if self.detached:

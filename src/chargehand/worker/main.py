@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from chargehand import clock, errors, handler, tracing
@@ -36,6 +36,7 @@ from chargehand.worker.pulse import (
 
 if TYPE_CHECKING:
     from chargehand.system.job_files import JobFiles
+    from chargehand.worker.hooks import WorkerHooks
     from chargehand.worker.keeping import Keeper
 
 TEXT_LIMIT = 200
@@ -94,6 +95,8 @@ class Worker:
         self._runner: Any = None
         self._task: Any = None
         self.handler: Handler[Any, Any] | None = None
+        self.hooks: WorkerHooks | None = None
+        """The application's hooks around attempts, if there are any."""
         self.gives: Any = None
         """The handler's result type, if results can be checked against it."""
 
@@ -292,6 +295,7 @@ class Worker:
             self.handler = perform.make(self.plan["handler"], kind)
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self.plan["threads"]
+            self._load_hooks()
             self.forward_logging()
             self.call(self.handler.set_up)
         except Exception as error:
@@ -308,6 +312,17 @@ class Worker:
         self.report()
         self.call(self.handler.tear_down)
         return 0
+
+    def _load_hooks(self) -> None:
+        functions = self.plan.get("hooks")  # a node of an earlier version does not send them
+        if functions:
+            from chargehand.worker.hooks import WorkerHooks
+
+            self.hooks = WorkerHooks(self, functions)
+
+    def around(self, job: Any) -> AbstractContextManager[None]:
+        """Returns the context in which a job is performed: its span, and the application's hooks."""
+        return tracing.span_of(job) if self.hooks is None else self.hooks.around(job)
 
     def _work_until_stopped(self, takes: Any) -> int | None:
         """Performs jobs until asked to stop. Returns an exit code if the process must end."""
@@ -494,7 +509,7 @@ class Worker:
         assert performer is not None
         try:
             job = context.job(takes)
-            with tracing.span_of(job):
+            with self.around(job):
                 result = self.call(performer.perform, job)
                 if context.settled:
                     return context.settled_frame()

@@ -28,7 +28,7 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError, SystemExit) as error:
-        raise errors.ConfigurationError(f"handler {name!r} cannot be imported: {_why_not_imported(error)}") from error
+        raise errors.ConfigurationError(f"handler {name!r} cannot be imported: {why_not_imported(error)}") from error
     if not isinstance(found, type) or not issubclass(found, Handler):
         raise errors.ConfigurationError(
             f"handler {name!r} is not a class derived from chargehand.Handler: it is {found!r:.200}"
@@ -49,7 +49,7 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
     return kind
 
 
-def _why_not_imported(error: BaseException) -> str:
+def why_not_imported(error: BaseException) -> str:
     """Returns the error with its place in the user's code."""
     from chargehand.system.callers import told  # loaded only when a worker cannot start
 

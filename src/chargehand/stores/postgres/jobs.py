@@ -422,6 +422,8 @@ def may_wait(job: NewJob) -> bool:
 def _by(job: NewJob, settled: Settlement) -> dict[str, Any]:
     """Returns what the row of a job says of the outcome with which it is added."""
     by: dict[str, Any] = {"parent": settled.seq, "claim": settled.claim}
+    if settled.state is not State.DONE:
+        by["becomes"] = settled.state.value
     return by | {"spawned_by": settled.id} if job.child else by
 
 

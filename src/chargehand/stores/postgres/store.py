@@ -13,6 +13,7 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
+from chargehand.store import OnFailed, no_jobs
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.callers import Callers, Within
@@ -53,6 +54,7 @@ class PostgresStore:
         asked: bool = False,
         synchronous: str = "full",
         policy: JobPolicy = DEFAULT_POLICY,
+        on_failed: OnFailed = no_jobs,
         now_ms: Callable[[], int] | None = None,
         new_ids: NewIds = new_ids,
     ) -> None:
@@ -71,7 +73,7 @@ class PostgresStore:
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
         self._sweeper = Sweeper(self.session)
-        self._turns = Turns(self, new_ids, policy)
+        self._turns = Turns(self, new_ids, policy, on_failed)
         self._callers = Callers(self.session)
         try:
             if not moving:

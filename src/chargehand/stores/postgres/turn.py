@@ -28,7 +28,7 @@ from chargehand.model.failover import Change, Comparison, Ends, Server, ServerCl
 from chargehand.model.job import Enqueued, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.model.wakeups import Wakeup
-from chargehand.store import Store
+from chargehand.store import OnFailed, Store
 from chargehand.stores.postgres import rates, statements
 from chargehand.stores.postgres.adding import as_json, is_linked, linked_row_of, row_of
 from chargehand.stores.postgres.beats import Beats, Seen
@@ -76,9 +76,10 @@ class Host(Store, Protocol):
 class Turns:
     """Executes the turns of a node, and remembers between them what must not get lost."""
 
-    def __init__(self, store: Host, new_ids: NewIds, policy: JobPolicy) -> None:
-        """`policy` says after how many crashes a job fails that was running on nodes that died."""
-        self._policy = policy
+    def __init__(self, store: Host, new_ids: NewIds, policy: JobPolicy, on_failed: OnFailed) -> None:
+        """`policy` says after how many crashes a job fails that was running on nodes that died, and `on_failed` returns
+        the jobs that tell of these."""
+        self._policy, self._on_failed = policy, on_failed
         self._store, self._db, self._new_ids = store, store.session, new_ids
         self._doubts = Doubts()
         self._positions = Positions()
@@ -179,6 +180,8 @@ class Turns:
             died = [str(life) for _, life, about in rows if not about_of(about).asked]
             why = "the node of the job is gone"
             released = tx.jobs.recover(holder, why, died=died, policy=self._policy) if rows else []
+            if told := self._on_failed(released):
+                tx.jobs.enqueue(told)
         if names:
             self._positions.forget({each.queue for each in released})
             log.warning(

@@ -2,16 +2,17 @@
 
 -- name: enqueue
 -- Jobs without a share take turns with those that have one, as if they had one of their own.
--- A job with a parent is added only if that outcome was accepted: `chargehand_end` has the parent as done with the same claim.
+-- A job with a parent is added only if that outcome was accepted: `chargehand_end` has the parent, in the state that it
+-- `becomes` (null: done), with the same claim.
 WITH e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
     id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
-    limit_key text, item text, label text, tags text, payload text, parent bigint, claim bigint
+    limit_key text, item text, label text, tags text, payload text, parent bigint, claim bigint, becomes text
   )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label,
-    tags, payload, parent, claim, nr)
+    tags, payload, parent, claim, becomes, nr)
   WHERE (parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
-      AND x.state = 'done'))
+      AND x.state = coalesce(e.becomes, 'done')))
     AND (key IS NULL OR NOT EXISTS (
       SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))),
 made AS (
@@ -55,12 +56,12 @@ WITH e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
     id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
     limit_key text, label text, tags text, payload text, flow text, spawned_by text, share text, sequence text,
-    expires_ms bigint, meta text, traceparent text, parent bigint, claim bigint
+    expires_ms bigint, meta text, traceparent text, parent bigint, claim bigint, becomes text
   )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
-    payload, flow, spawned_by, share, sequence, expires_ms, meta, traceparent, parent, claim, nr)
+    payload, flow, spawned_by, share, sequence, expires_ms, meta, traceparent, parent, claim, becomes, nr)
   WHERE (parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
-      AND x.state = 'done'))
+      AND x.state = coalesce(e.becomes, 'done')))
     AND (key IS NULL OR NOT EXISTS (
       SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})))
 INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
@@ -268,10 +269,10 @@ UPDATE chargehand_live t SET run_at_ms = e.at, expires_at_ms = e.expires_at_ms,
 FROM e WHERE t.seq = $3::bigint
 
 -- name: accepted
--- Those of these outcomes that were accepted as done.
-SELECT x.seq, x.claim FROM json_to_recordset($1::json) AS e(parent bigint, claim bigint)
+-- Those of these outcomes that were accepted.
+SELECT x.seq, x.claim FROM json_to_recordset($1::json) AS e(parent bigint, claim bigint, becomes text)
   JOIN chargehand_end x ON x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
-WHERE x.state = 'done'
+WHERE x.state = coalesce(e.becomes, 'done')
 
 -- name: tidy
 -- Removes the jobs that `enqueue` wrote although their key is taken.
