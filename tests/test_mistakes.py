@@ -18,6 +18,7 @@ from flask import Flask
 from minimal_handlers import Bare
 
 from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout
+from chargehand.testing import fake, perform
 
 Try = Callable[["World"], Any]
 
@@ -35,6 +36,9 @@ class World:
         self.hand: Any = Chargehand(folder=folder)
         self.any: Any = self.hand.crew("any", "handlers:Any")
         self.songs: Any = self.hand.crew("songs", "handlers:Songs", takes=Song)
+
+    def flow(self) -> Any:
+        return self.hand.flow("x").__enter__()
 
     def crew(self, **options: Any) -> Any:
         return self.hand.crew("tag", **{"handler": "handlers:Tag", **options})
@@ -79,6 +83,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "policy": (lambda w: MAKE(restart={"limit": 5}), r"restart is {'limit': 5} .*; must be a chargehand.Restart"),
     "url": (lambda w: MAKE(8356), r"url is 8356 \(given in code\); must be a path, sqlite:///"),
     "broker": (lambda w: Chargehand("redis://localhost"), "'redis' is not supported; give a path, sqlite:///"),
+    "rate": (lambda w: w.crew(rate=10), "'tag': rate is 10; must be a string such as '10/s' or '600/min'"),
     # a job
     "delay": (lambda w: w.any.enqueue(1, delay=-5), "delay is -5 s; must be 0 or more"),
     "run_at": (lambda w: w.any.enqueue(1, run_at=datetime(2030, 1, 1)), "must be a datetime with a time zone"),
@@ -97,7 +102,18 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "begun": (lambda w: w.any.enqueue(1, within=w.hand.transaction()), "has not begun: write `with hand.transaction()"),
     "called": (lambda w: w.any.enqueue(1, within=w.hand.transaction), "has not begun: write `with hand.transaction()"),
     "database": (lambda w: w.any.enqueue(1, within=sqlite3.connect(":memory:")), "accepts what hand.transaction"),
+    # words of other systems
+    "countdown": (lambda w: w.any.enqueue(1, countdown=3), "unknown option countdown; .*; did you mean delay?"),
+    "eta": (lambda w: w.any.enqueue(1, eta=datetime(2030, 1, 1)), "did you mean run_at?"),
+    "depends_on": (lambda w: w.any.enqueue(1, depends_on="x"), "did you mean after?"),
+    "queue of a job": (lambda w: w.any.enqueue(1, queue="low"), "a crew has one queue: declare a crew for each"),
+    "rate_limit": (lambda w: w.crew(rate_limit="10/m"), "unknown option rate_limit; .*; did you mean rate?"),
+    # references and flows
+    "number as id": (lambda w: w.any.ref(7), "crew.ref takes the id of a job, a string, not 7"),
+    "swapped": (lambda w: w.flow().enqueue(1, w.any), "flow 'x': the first argument is 1; expected what hand.crew"),
+    "crew in a flow": (lambda w: w.flow().enqueue_many("any", [1]), "the first argument is 'any'; expected what hand"),
     # recurring jobs
+    "zone": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", zone="Berlin"), "such as 'UTC' or 'Eur"),
     "neither": (lambda w: w.hand.recurring("night", w.any, 1), "'night' has neither cron nor every; set one: cron="),
     "both": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", every=9), "has both cron and every"),
     "every": (lambda w: w.hand.recurring("night", w.any, 1, every="1h"), "'night': every is '1h'; must be a number of"),
@@ -147,6 +163,35 @@ def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) 
     other.attach(app, "/other")
     world.hand.attach(FastAPI())  # the application of another test, for example
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "answer"),
+    [
+        (lambda w: w.any.delay(1), "no attribute 'delay'; use crew.enqueue"),
+        (lambda w: w.any.apply_async((1,)), "no attribute 'apply_async'; use crew.enqueue"),
+        (lambda w: w.any.si(1), "no attribute 'si'; use after= and job.spawn"),
+        (lambda w: w.any.colour, "'Crew' object has no attribute 'colour'$"),
+        (lambda w: w.hand.enqueue("any", 1), r"what hand.crew\(…\) returns has it"),
+        (lambda w: w.hand.task(print), r"performed by classes: hand.crew\('name', 'module:Class'\)"),
+        (lambda w: w.hand.periodic_task, "use hand.recurring"),
+        (lambda w: w.hand.colour, "'Chargehand' object has no attribute 'colour'$"),
+    ],
+)
+def test_methods_of_other_systems_are_answered_with_what_to_use(mistake: Try, answer: str, world: World) -> None:
+    with pytest.raises(AttributeError, match=answer):
+        mistake(world)
+
+
+def test_tools_for_tests_name_what_they_take(world: World) -> None:
+    named: Any = "handlers:Any"
+    with pytest.raises(TypeError, match=r"perform\(\) takes the class of a handler, not its name: .*'handlers:Any'"):
+        perform(named, 1)
+    with (
+        pytest.raises(TypeError, match=r"fake\(\) takes what hand.crew\(…\) returned, not 'handlers:Any'"),
+        fake(named, print),
+    ):
+        pass
 
 
 def test_a_missing_label_is_none(world: World) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -63,7 +63,7 @@ from chargehand.settings.plan import (
 )
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
-from chargehand.settings.spelling import nearest, unknown_option
+from chargehand.settings.spelling import nearest, unknown_attribute, unknown_option
 from chargehand.settings.staffing import Declared
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
@@ -308,6 +308,11 @@ class Chargehand:
             if getattr(self._hooks, name) is not None:
                 raise ConfigurationError(f"there are two hooks {name}: declare it once, with hand.hooks(...)")
         self._hooks = replace(self._hooks, **given)
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute("Chargehand", name)
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:

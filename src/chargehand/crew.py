@@ -27,6 +27,7 @@ from chargehand.model.hooks import HookEvent
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, new_job, several, with_payload
+from chargehand.settings.spelling import unknown_attribute
 from chargehand.store import Transaction
 from chargehand.stores.location import Location
 from chargehand.system import callers, extras
@@ -229,6 +230,11 @@ class Crew(Generic[Payload, Result]):
                     "its own store"
                 )
 
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute("Crew", name)
+
     @callers.located
     def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits.
@@ -292,6 +298,9 @@ class Crew(Generic[Payload, Result]):
 
     def ref(self, job_id: str) -> Ref[Result]:
         """Returns a reference to a job of this crew by its id."""
+        found: Any = job_id
+        if not isinstance(found, str):
+            raise PayloadError(f"crew.ref takes the id of a job, a string, not {found!r}")
         return Ref(self._operations, job_id, self.gives)
 
 

@@ -130,6 +130,7 @@ class Flow:
     ) -> "Ref[Result]":
         """Enqueues a job of the flow; inside the block of the flow, at its end. Raises FlowEnded."""
         options["flow"] = self
+        self._check_crew(crew)
         return crew.enqueue(payload, **options)
 
     async def enqueue_async(
@@ -137,6 +138,7 @@ class Flow:
     ) -> "Ref[Result]":
         """Enqueues a job of the flow without blocking the event loop."""
         options["flow"] = self
+        self._check_crew(crew)
         return await crew.enqueue_async(payload, **options)
 
     def enqueue_many(
@@ -144,7 +146,15 @@ class Flow:
     ) -> "list[Ref[Result]]":
         """Enqueues jobs of the flow in one transaction; inside the block of the flow, at its end. Raises FlowEnded."""
         options["flow"] = self
+        self._check_crew(crew)
         return crew.enqueue_many(payloads, **options)
+
+    def _check_crew(self, crew: Any) -> None:
+        if not hasattr(crew, "new_job"):
+            raise ConfigurationError(
+                f"flow {self.name!r}: the first argument is {crew!r}; expected what hand.crew(…) returned, then the "
+                "payload"
+            )
 
     def jobs(self, which: JobFilter | None = None) -> list[JobRecord]:
         """Returns a page of the flow's jobs, newest first."""

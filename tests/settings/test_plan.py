@@ -110,8 +110,8 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
                 "١/s",
             )
         ),
-        ({"rate": 600}, "^crew 'tag': rate is 600; must be a string or None$"),
-        ({"rate_per_key": -1}, "^crew 'tag': rate_per_key is -1; must be a string or None$"),
+        ({"rate": 600}, "^crew 'tag': rate is 600; must be a string such as '10/s' or '600/min'$"),
+        ({"rate_per_key": -1}, "^crew 'tag': rate_per_key is -1; must be a string such as '10/s' or '600/min'$"),
         ({"idle_exit": "1h"}, "^crew 'tag': idle_exit is '1h'; must be a number or None$"),
         ({"backoff": ()}, r"^crew 'tag': backoff is \(\); must be seconds"),
         ({"backoff": -1}, "^crew 'tag': backoff is -1; must be seconds"),

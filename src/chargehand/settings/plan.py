@@ -298,7 +298,8 @@ def _check_kind(plan: CrewPlan, name: str, kind: Any) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {_KINDS[kind]}") from None
+        must = "a string such as '10/s' or '600/min'" if name in ("rate", "rate_per_key") else _KINDS[kind]
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {must}") from None
 
 
 def _at_least(name: str, plan: CrewPlan, least: int) -> None:

@@ -101,7 +101,9 @@ def _zone(schedule: Schedule) -> tzinfo:
     try:
         return ZoneInfo(schedule.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigurationError(f"unknown time zone {schedule.zone!r}") from error
+        raise ConfigurationError(
+            f"unknown time zone {schedule.zone!r}; must be a name such as 'UTC' or 'Europe/Berlin'"
+        ) from error
 
 
 def _cronsim() -> Any:

@@ -12,11 +12,45 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
+FOREIGN = {
+    "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "depends_on": "after",
+    "description": "label", "enqueue_at": "run_at", "enqueue_in": "delay", "eta": "run_at", "job_id": "key",
+    "job_timeout": "timeout", "lock": "sequence", "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs",
+    "name": "label", "processes": "workers", "rate_limit": "rate", "retries": "max_attempts",
+    "retry_backoff": "backoff",
+    "schedule_at": "run_at", "schedule_in": "delay", "task_id": "key", "time_limit": "timeout",
+}  # fmt: skip
+"""Options of other systems, by their names: the nearest one of ours. The number of retries is one less than that of
+attempts."""
+QUEUE = "; a crew has one queue: declare a crew for each, hand.crew(…, queue='…')"
+
+
 def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
     """Returns the message for options that do not exist."""
     names, known = sorted(names), sorted(known)
-    meant = nearest(names[0], known)
+    ours = FOREIGN.get(names[0])
+    meant = f"; did you mean {ours}?" if ours in known else nearest(names[0], known)
+    if names[0] == "queue":
+        meant = QUEUE
     return f"unknown option {', '.join(names)}; there are: {', '.join(known)}{meant}"
+
+
+ATTRIBUTES = (
+    ("Crew", "apply apply_async delay schedule send send_with_options submit",
+     "use crew.enqueue(payload), with delay= or run_at= for later"),
+    ("Crew", "s si signature", "use after= and job.spawn, or hand.flow(…)"),
+    ("Chargehand", "enqueue enqueue_async send_task submit",
+     "what hand.crew(…) returns has it: crew.enqueue(payload)"),
+    ("Chargehand", "actor handler task worker", "jobs are performed by classes: hand.crew('name', 'module:Class')"),
+    ("Chargehand", "cron every periodic_task schedule", "use hand.recurring('name', crew, cron='0 3 * * *')"),
+)  # fmt: skip
+"""Methods of other systems: the class in which they are looked for, their names, and what to use instead."""
+
+
+def unknown_attribute(kind: str, name: str) -> AttributeError:
+    """Returns the error for an attribute that does not exist."""
+    use = next((f"; {use}" for of, names, use in ATTRIBUTES if of == kind and name in names.split()), "")
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{use}")
 
 
 def is_module(name: str) -> bool:

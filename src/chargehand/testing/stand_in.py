@@ -45,6 +45,10 @@ def perform(
     are temporary.
     """
     whole = isinstance(handler, type)
+    if isinstance(handler, str):
+        raise TypeError(
+            f"perform() takes the class of a handler, not its name: import it from the module of {handler!r}"
+        )
     here = Foreground(handler() if whole else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
     context = LocalContext(hand, crews=crews, commit=hand is not None, results=results)
@@ -111,6 +115,8 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
     exception. An AssertionError is the test's own and is raised at once. Delays are ignored, and so is a rollback of
     the transaction in which a job was enqueued; the store does not contain these jobs. Yields the list of payloads.
     """
+    if not hasattr(crew, "new_job"):
+        raise TypeError(f"fake() takes what hand.crew(…) returned, not {crew!r}")
     if inspect.iscoroutinefunction(function):
         raise TypeError("fake() needs a plain function, not a coroutine function")
     operations = crew._operations  # pyright: ignore[reportPrivateUsage]
