@@ -92,7 +92,7 @@ class Environment:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_wheel_works_in_an_empty_environment(version: str, wheel: Path, tmp_path: Path) -> None:
     """With the two dependencies of the core; each extra adds what it is for, and its absence is told in words."""
     found = find(version)
