@@ -14,10 +14,12 @@ from adreelserver import MP4
 from fastapi.routing import APIRoute
 
 from adreel import crews, names, settings, uploads, web
+from adreel.catalogue import Catalogue
 from adreel.door import own_site
 from adreel.errors import NoSuchFilm, Refused
 from adreel.service import Service
-from chargehand import ConfigurationError, Flow
+from adreel.upkeep import Upkeep
+from chargehand import ConfigurationError, Flow, StoreError
 from chargehand.model.access import Scope
 from chargehand.testing import run_all
 from chargehand.web.auth import needs_of
@@ -160,6 +162,29 @@ def test_a_full_disk_refuses_uploads_in_words(service: Service) -> None:
         submitted(full)
     assert (refused.value.status, refused.value.code) == (507, "disk-full")
     assert list(service.settings.uploads.iterdir()) == []
+
+
+def full(*_: Any) -> Any:
+    raise StoreError("the disk that holds /secret/adreel.db is full", "disk-full")
+
+
+def test_a_full_disk_hides_no_film_and_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written into the store, neither the end of a film nor a new one."""
+    film = submitted(service)
+    monkeypatch.setattr(Upkeep, "_ended", lambda *_: {})
+    run_all(service.crews.hand)  # nobody has recorded the end
+    monkeypatch.setattr(Catalogue, "settle", full)
+    monkeypatch.setattr(Catalogue, "add", full)
+    monkeypatch.setattr(Catalogue, "wish", full)
+    assert service.get(film).status == "done"
+    assert [each.status for each in service.page()] == ["done"]
+    with pytest.raises(StoreError):
+        submitted(service)
+    assert [folder.name for folder in service.settings.films.iterdir()] == [film]
+    app = web.create(Service(settings.Settings(home=service.settings.home, open=True), service.crews, service.films))
+    answer = asked(app, "DELETE", "/jobs/{film}")
+    assert (answer.status_code, answer.json()["type"]) == (507, "urn:adreel:problem:disk-full")
+    assert "secret" not in answer.text
 
 
 def test_files_of_no_film_are_swept_and_others_stay(service: Service) -> None:

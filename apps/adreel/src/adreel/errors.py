@@ -1,5 +1,8 @@
 """Exceptions of Adreel. Imported everywhere; must not import anything heavy."""
 
+DISK_FULL = "disk-full"
+"""The code of errors that are due to a full disk; StoreError of Chargehand has the same."""
+
 
 class AdreelError(Exception):
     """Base class of the exceptions raised by the service half of Adreel."""

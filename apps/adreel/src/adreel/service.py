@@ -5,6 +5,7 @@ written to the store before it is acknowledged.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ import msgspec
 from adreel import clock, names, uploads
 from adreel.catalogue import Catalogue, FilmRow, State
 from adreel.crews import Crews
-from adreel.errors import NoSuchFilm, Refused
+from adreel.errors import DISK_FULL, NoSuchFilm, Refused
 from adreel.records import CHAPTERS, RESULT, Film, still_name
 from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
-from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, Transaction
+from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, StoreError, Transaction
 
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
@@ -84,7 +85,13 @@ class Service:
     def submit(self, upload: uploads.Upload) -> FilmView:
         """Starts the analysis of a file that has arrived. It is durable when this returns."""
         film = names.new_id()
-        return self._begin(film, upload.name, upload.keep(film), upload.size, uploaded=True)
+        path = upload.keep(film)
+        try:
+            return self._begin(film, upload.name, path, upload.size, uploaded=True)
+        except StoreError as error:
+            if error.code == DISK_FULL:  # nothing was committed; after other errors, the sweep knows
+                uploads.remove_tree(self.folder(film))
+            raise
 
     def submit_path(self, given: str) -> FilmView:
         """Starts the analysis of a file below one of the configured roots, which stays where it is."""
@@ -171,7 +178,9 @@ class Service:
         if record.ended_ms is not None:
             if record.ends <= row.ends:  # the wish to try it again is on record, and its flow does not know it yet
                 return _view(row, "queued", stages=stages), row
-            row = self.settle(row, flow, record)
+            row = self._ended(row, flow, record)
+            with suppress(StoreError):  # a full disk must not hide films; whoever sees the end next records it
+                self.films.settle(row)
             return _view(row, row.state, stages=stages), row
         begun = bool(record.counts.running or record.counts.done)
         going_on = shown_stages(flow, record) if stages or begun else ()
@@ -188,6 +197,12 @@ class Service:
 
     def settle(self, row: FilmRow, flow: Flow, record: FlowRecord) -> FilmRow:
         """Records how a film has ended, and returns its row. The first one to see the end does so."""
+        ended = self._ended(row, flow, record)
+        self.films.settle(ended)
+        return ended
+
+    def _ended(self, row: FilmRow, flow: Flow, record: FlowRecord) -> FilmRow:
+        """Returns the row of a film whose flow has ended."""
         stages = shown_stages(flow, record)
         failed = next((each for each in stages if each.state in ("failed", "cancelled")), None)
         outcome = Outcome(stages=stages)
@@ -207,12 +222,10 @@ class Service:
         elif failed is not None:
             error = failed.error or "the analysis was cancelled"
             outcome = Outcome(stages=stages, stage=failed.name, code=failed.code)
-        ended = msgspec.structs.replace(
+        return msgspec.structs.replace(
             row, state="open" if record.state == "running" else record.state, ends=record.ends,
             ended_ms=record.ended_ms, category=category, error=error, outcome=msgspec.json.encode(outcome).decode(),
         )  # fmt: skip
-        self.films.settle(ended)
-        return ended
 
     def _result(self, film: str) -> dict[str, Any]:
         try:

@@ -11,13 +11,13 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from adreel import clock, names
-from adreel.errors import Refused
+from adreel.errors import DISK_FULL, Refused
 from adreel.settings import Settings
 
 BUFFER = 1 << 20
@@ -48,7 +48,8 @@ class Upload:
         self._head = b""
         self.path = settings.uploads / f"{names.new_id()}{PART}"
         self._kept = False
-        self._file = _locked(self.path)
+        with refusing_full_disks():
+            self._file = _locked(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -95,16 +96,21 @@ class Upload:
             await asyncio.to_thread(os.fsync, self._file)
 
     def keep(self, film: str) -> Path:
-        """Moves the file into the folder of its film, and returns its path there."""
+        """Moves the file into the folder of its film. Returns its path there. Raises Refused if the disk is full."""
         folder = self._settings.films / film
         path = folder / f"{SOURCE}{self.suffix}"
-        while not self._kept:
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # a sweep has removed the folder while it was empty
-                self.path.rename(path)
+        with refusing_full_disks():
+            while not self._kept:
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    self.path.rename(path)
+                except FileNotFoundError:
+                    if not self.path.exists():
+                        raise
+                    continue  # a sweep has removed the folder while it was empty
                 self._kept = True
-        for each in (folder, self._settings.films):
-            _sync(each)
+            for each in (folder, self._settings.films):
+                _sync(each)
         return path
 
 
@@ -147,7 +153,7 @@ def check_space(settings: Settings, more: int = 0) -> None:
     """Raises Refused if less would be free on the disk, with so many bytes more, than must stay free."""
     space = os.statvfs(settings.home)
     if space.f_bavail * space.f_frsize < settings.min_free + more:
-        raise Refused(507, "disk-full", "the disk of the server is full (ADREEL_MIN_FREE); nothing was kept")
+        raise Refused(507, DISK_FULL, "the disk of the server is full (ADREEL_MIN_FREE); nothing was kept")
 
 
 @contextmanager
@@ -158,7 +164,7 @@ def refusing_full_disks() -> Generator[None]:
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        raise Refused(507, "disk-full", "the disk of the server is full; nothing was kept") from error
+        raise Refused(507, DISK_FULL, "the disk of the server is full; nothing was kept") from error
 
 
 def below_root(given: str, settings: Settings) -> Path:

@@ -22,9 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adreel import __version__, diagnostics, incoming, live
 from adreel.door import doors
-from adreel.errors import Refused
+from adreel.errors import DISK_FULL, Refused
 from adreel.service import MOST, Service
-from chargehand import ChargehandError, ConfigurationError, Conflict, NobodyServes, Page, UnknownCrew
+from chargehand import ChargehandError, ConfigurationError, Conflict, NobodyServes, Page, StoreError, UnknownCrew
 
 CHARGEHAND = "/chargehand"
 AT_ROOT = ("/api/v1/info", "/api/web/worker/status", "/metrics")
@@ -197,12 +197,23 @@ def _errors(app: FastAPI) -> None:
     async def unserved(request: Request, error: Exception) -> Response:
         return problem(503, "no-node", "no node answers", {"Retry-After": "1"})
 
+    async def away(request: Request, error: Exception) -> Response:
+        assert isinstance(error, StoreError)
+        log.error("the store cannot be used: %s", error)  # the text has paths
+        if error.code == DISK_FULL:
+            return problem(
+                507, DISK_FULL, "the disk of the server is full: nothing is lost, but nothing can be changed"
+            )
+        return problem(
+            503, "store", "the store cannot be used; the log of the server has the reason", {"Retry-After": "1"}
+        )
+
     async def unknown(request: Request, error: Exception) -> Response:
         return problem(404, "no-such-node", str(error))
 
     for kind, handler in (
         (Refused, refused), (HTTPException, http), (RequestValidationError, invalid), (Conflict, conflict),
-        (NobodyServes, unserved), (UnknownCrew, unknown), (ConfigurationError, unknown),
+        (NobodyServes, unserved), (StoreError, away), (UnknownCrew, unknown), (ConfigurationError, unknown),
     ):  # fmt: skip
         app.add_exception_handler(kind, handler)
 
