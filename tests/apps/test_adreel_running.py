@@ -176,6 +176,25 @@ def test_a_film_goes_on_when_the_api_is_killed(start: Start) -> None:  # spec: W
     ends_well_once(start().ready(), film, interruptions=0)
 
 
+def test_a_submit_command_waits_for_a_server_that_restarts(start: Start, tmp_path: Path) -> None:
+    first = start(CHARGEHAND_GRACE="1")
+    first.ready().close_gate("frames")
+    film = tmp_path / "ad.mp4"
+    film.write_bytes(MP4)
+    own = {**first.environment, "ADREEL_PORT": str(first.port)}
+    submit = subprocess.Popen(
+        [sys.executable, "-m", "adreel", "submit", str(film)], env=own, stdout=subprocess.PIPE, text=True
+    )
+    first.waits_at("frames")
+    eventually(lambda: "/events HTTP" in first.log.read_text(), what="the command follows the film")
+    first.signal(signal.SIGTERM)
+    first.process.wait(60)
+    first.process = first.start("uvicorn", "adreel_gated:app", "--port", str(first.port))
+    first.open_gates()
+    said, _ = submit.communicate(timeout=60)
+    assert (submit.returncode, "ad.mp4: Travel" in said) == (0, True)
+
+
 def test_open_streams_and_uploads_do_not_keep_it_from_stopping(start: Start) -> None:  # spec: SE-6
     server = start(CHARGEHAND_GRACE="1").ready()
     server.close_gate("ingest")

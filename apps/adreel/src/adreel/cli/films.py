@@ -5,14 +5,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from adreel import names
-from adreel.cli.remote import Server, server
+from adreel import clock, names
+from adreel.cli.remote import Server, Unavailable, server
 from adreel.errors import AdreelError
 from adreel.records import STAGES
 
@@ -20,6 +21,9 @@ Url = Annotated[str | None, typer.Option(help="The address of the server; defaul
 Key = Annotated[str | None, typer.Option(help="An API key; default: ADREEL_KEY, or the token of this machine.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ENDED = ("done", "failed", "cancelled")
+AWAY = 60.0
+"""Seconds for which `submit` waits for a server that restarts."""
+PAUSE = 0.5
 
 
 def submit(
@@ -60,10 +64,18 @@ def _upload(remote: Server, path: Path, progress: Progress) -> tuple[dict[str, A
 
 def _follow(remote: Server, film: dict[str, Any], task: TaskID, progress: Progress) -> dict[str, Any]:
     progress.update(task, completed=0, total=len(STAGES), stage="queued")
-    view = film
+    view, until = film, clock.monotonic() + AWAY
     while view["status"] not in ENDED:  # a server that restarts ends the stream
-        for view in remote.follow(film["id"]):
-            progress.update(task, completed=_share(view), stage=view.get("stage") or view["status"])
+        try:
+            for view in remote.follow(film["id"]):
+                progress.update(task, completed=_share(view), stage=view.get("stage") or view["status"])
+                until = clock.monotonic() + AWAY
+        except (httpx.TransportError, Unavailable):
+            if clock.monotonic() > until:
+                raise
+            progress.update(task, stage="no answer")
+        if view["status"] not in ENDED:
+            clock.sleep(PAUSE)
     return view
 
 

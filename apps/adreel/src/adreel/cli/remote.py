@@ -16,6 +16,10 @@ CHUNK = 1 << 18
 PATIENCE = httpx.Timeout(30.0, write=None, read=120.0)
 
 
+class Unavailable(AdreelError):
+    """The server answers that it cannot serve now."""
+
+
 def address(given: str | None, known: settings.Settings) -> str:
     """Returns the address of the server: the given one, ADREEL_URL, or that of `adreel serve` on this machine."""
     return (given or known.url or f"http://127.0.0.1:{known.port}").rstrip("/")
@@ -82,7 +86,7 @@ class Server:
         with self._http.stream("GET", f"/jobs/{film}/events") as answer:
             if not answer.is_success:
                 answer.read()
-                raise AdreelError(_refusal(answer))
+                raise (Unavailable if answer.status_code >= 500 else AdreelError)(_refusal(answer))
             kind = ""
             for line in answer.iter_lines():
                 if line.startswith("event: "):
