@@ -44,6 +44,7 @@ def test_an_advertisement_is_understood_in_every_container(tmp_path: Path, suffi
     assert found.brands[0].scenes == [1, 5]
     assert found.codes == ["https://nordlys.example/spring"]
     assert (found.probe.width, found.probe.height, found.probe.audio_streams) == (640, 360, 1)
+    assert found.probe.container == {"mkv": "matroska", "ts": "mpegts"}.get(suffix, suffix)
     assert set(found.took) == {"ingest", "frames", "ocr", "classify", "persist"}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from test_adreel_media_hostile import large, sounds
 
 from adreel import crews, handlers, settings
 from adreel.records import RESULT, Analysis, Code, Film, Refusal
@@ -136,3 +137,40 @@ def test_a_crash_of_the_decoder_is_that_of_its_job(here: crews.Crews, tmp_path: 
     (job,) = here.hand.jobs(JobFilter(queue="frames"))
     assert job.crashes == 1
     assert result(path).cut.seconds == pytest.approx(120, abs=1)
+
+
+@pytest.mark.full
+def test_films_that_want_too_much_are_refused_and_the_workers_live(here: crews.Crews, tmp_path: Path) -> None:
+    # spec: AR-1 AR-2
+    whole = tmp_path / "advert.mp4"
+    advert(whole, ADVERT[1:3])
+    cut = tmp_path / "truncated.mp4"
+    cut.write_bytes(whole.read_bytes()[:-2000])
+    text, heavy, many, silent = (tmp_path / name for name in ("text.mp4", "heavy.mkv", "many.mkv", "silent.mp4"))
+    text.write_text("This is a text.\n")
+    large(heavy, "mjpeg", 5800, "yuvj420p", 2)
+    large(many, "mjpeg", 10_000, "yuvj420p")
+    sounds(silent, 2)
+    expected = {
+        cut: Code.TRUNCATED, text: Code.NOT_A_FILM, heavy: Code.MEMORY, many: Code.TOO_MANY_PIXELS,
+        silent: Code.NO_VIDEO,
+    }  # fmt: skip
+    with working(tmp_path / "home", ADREEL_MAX_MEMORY="180 MiB"):
+        found = {
+            path: here.analyse(Film(path.stem, str(path), path.name, str(tmp_path / path.stem))) for path in expected
+        }
+        flows = {path: here.hand.find_flow(flow) for path, flow in found.items()}
+        eventually(lambda: all(flow.status().ended_ms for flow in flows.values()), 60, what="each is refused")
+        failed = {path: [job for job in flow.jobs() if job.reason == "gave up"] for path, flow in flows.items()}
+        codes = {
+            path: [getattr(Refusal.parse(job.error), "code", job.error) for job in jobs]
+            for path, jobs in failed.items()
+        }
+        assert codes == {path: [code] for path, code in expected.items()}
+        assert here.hand.crashes() == []
+        workers = {each["crew"]: each["pid"] for each in (here.hand.status() or {})["workers"]}
+        good = here.hand.find_flow(here.analyse(film(whole)))
+        decoded = JobFilter(flow=good.id, queue="frames", state=State.DONE)  # OCR needs more than this limit
+        eventually(lambda: here.hand.jobs(decoded), 60, what="a good film is decoded after them")
+        after = {each["crew"]: each["pid"] for each in (here.hand.status() or {})["workers"]}
+        assert {after[crew] == workers[crew] for crew in ("ingest", "frames")} == {True}

@@ -149,7 +149,7 @@ def probe(container: "InputContainer", path: Path, limits: Limits) -> Probe:
     aspect = pixel_aspect(stream.sample_aspect_ratio)
     rate = stream.average_rate
     return Probe(
-        container=container.format.name.split(",")[0],
+        container=container_name(container.format.name, container.metadata.get("major_brand", ""), path),
         codec=context.codec.canonical_name,
         width=max(1, round(width * aspect)) if aspect >= 1 else width,
         height=height if aspect >= 1 else max(1, round(height / aspect)),
@@ -161,6 +161,17 @@ def probe(container: "InputContainer", path: Path, limits: Limits) -> Probe:
         audio_streams=len(container.streams.audio),
         bytes=path.stat().st_size,
     )
+
+
+def container_name(names: str, brand: str, path: Path) -> str:
+    """Returns the name of a container: ffmpeg has one demuxer for MP4 and MOV, and one for Matroska and WebM."""
+    found = names.split(",")[0]
+    if found == "mov":
+        return "mov" if brand.strip() in ("", "qt") else "mp4"
+    if found == "matroska":
+        with path.open("rb") as file:
+            return "webm" if b"\x42\x82\x84webm" in file.read(64) else found
+    return found
 
 
 def stated_seconds(container: "InputContainer", stream: "VideoStream") -> float | None:
