@@ -120,7 +120,8 @@ def show_log() -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
         log.addHandler(handler)
-        log.setLevel(logging.INFO)
+        if log.level == logging.NOTSET:
+            log.setLevel(logging.INFO)
 
 
 class Guard:
