@@ -12,6 +12,11 @@ import pytest
 from adreelserver import MP4, Adreel
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+SHARE = """() => {
+  const span = document.querySelector("#film .axis .span.running"), part = span?.firstElementChild?.offsetWidth ?? 0;
+  return part > 0 && part < 0.6 * span.offsetWidth;
+}"""
+"""Whether the bar of the stage that runs shows the share that is done: one of its two jobs, and that not completely."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -94,6 +99,7 @@ def test_a_film_is_dropped_watched_read_and_deleted_on_the_page(server: Adreel, 
     page.get_by_role("link", name="<b>bold.mp4").click()
     expect(page.get_by_role("heading", name="<b>bold.mp4")).to_be_visible()
     expect(page.locator("#film .axis .span.running")).to_be_visible()
+    page.wait_for_function(SHARE)
     gate.unlink()
     expect(page.locator("#film .reel button")).to_have_count(2, timeout=30_000)
     expect(page.locator("#film .verdicts")).to_contain_text("Travel")

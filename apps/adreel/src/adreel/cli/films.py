@@ -96,7 +96,8 @@ def _line(film: dict[str, Any]) -> str:
     if what == "done":
         sure = f" ({film['confidence']:.0%})" if film.get("confidence") is not None else ""
         brand = f", {film['brands'][0]}" if film.get("brands") else ""
-        what = f"{film.get('category') or 'not sure'}{sure}{brand}, {film.get('scenes', 0)} scenes"
+        scenes = film.get("scenes", 0)
+        what = f"{film.get('category') or 'not sure'}{sure}{brand}, {scenes} scene{'s' * (scenes != 1)}"
     elif film.get("error"):
         what = f"{what}: {film['error']}"
     return f"{film['id'] or '-':21}  {film['name']}: {what}"

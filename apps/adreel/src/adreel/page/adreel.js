@@ -49,6 +49,7 @@ function bar(part, label) {
   made.firstElementChild.style.transform = `scaleX(${part ?? 1})`;
   return made;
 }
+const scenesOf = (count) => `${count} ${count === 1 ? "scene" : "scenes"}`;
 const percent = (part) => `${Math.round(100 * part)} %`;
 function size(bytes) {
   const units = ["B", "KB", "MB", "GB", "TB"];
@@ -211,9 +212,9 @@ function row(film) {
   const line = make("span", "line");
   if (film.status === "done") line.append(chip(film.category, film.confidence), ...(film.brands ?? []).slice(0, 2).map((brand) => make("span", "", brand)));
   else if (film.status === "failed") line.append(make("span", "bad", film.error ?? "failed"));
-  else if (film.status === "running") line.append(make("span", "", STAGES[film.stage] ? `${STAGES[film.stage]} …` : "between two stages"));
+  else if (film.status === "running") line.append(make("span", "", STAGES[film.stage] ? `${STAGES[film.stage]} …` : "waits for its next stage"));
   else if (film.status === "queued") line.append("waits for a worker");
-  const facts = [film.seconds ? time(film.seconds) : null, film.scenes ? `${film.scenes} scenes` : null].filter(Boolean).join(" · ");
+  const facts = [film.seconds ? time(film.seconds) : null, film.scenes ? scenesOf(film.scenes) : null].filter(Boolean).join(" · ");
   link.append(still(film), make("span", "what", make("b", "", film.name), line),
     make("span", "right", stateOf(film.status), facts ? make("span", "", facts) : size(film.size), since(film.submitted_ms)));
   return make("li", "", link);
@@ -404,7 +405,7 @@ function verdicts(view, result) {
   place.append(make("div", "", make("h3", "", "Looks like a brand"), brands.length ? make("div", "big", brands[0].text) : make("div", "big muted", "–"), brands.length > 1 ? words(brands.slice(1, 6).map((each) => each.text)) : ""));
   if (codes.length) place.append(make("div", "", make("h3", "", codes.length > 1 ? "QR codes" : "QR code"), words(codes)));
   const facts = [`${probe.width} × ${probe.height}`, probe.frame_rate ? `${+probe.frame_rate.toFixed(2)} frames/s${cut.variable ? ", variable" : ""}` : null, `${probe.codec} in ${probe.container.split(",")[0]}`, cut.damaged ? `${cut.damaged} damaged packets` : null];
-  place.append(make("div", "", make("h3", "", "Film"), make("div", "", `${time(cut.seconds, true)}, ${result.scenes.length} ${result.scenes.length === 1 ? "scene" : "scenes"}`), make("div", "soft", facts.filter(Boolean).join(" · "))));
+  place.append(make("div", "", make("h3", "", "Film"), make("div", "", `${time(cut.seconds, true)}, ${scenesOf(result.scenes.length)}`), make("div", "soft", facts.filter(Boolean).join(" · "))));
   return place;
 }
 function axis(view) {
@@ -433,7 +434,7 @@ function axis(view) {
       span.style.width = `calc(${place_of(ended)} - ${place_of(started)})`;
       if (stage.state === "running") {
         const inner = make("i");
-        inner.style.width = percent(part ?? 0);
+        inner.style.width = `${100 * (part ?? 0)}%`;
         span.append(inner);
       }
       track.append(span);
