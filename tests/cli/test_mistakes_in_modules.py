@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from chargehand import ConfigurationError
 from chargehand.cli import find
+from chargehand.cli.main import app
 from chargehand.handler import Handler, type_faults, type_name
 from chargehand.worker import perform
 
@@ -73,6 +75,27 @@ def test_a_file_is_not_a_module(name: str, load: Load) -> None:
     }
     hint = f"; did you mean {meant[name]}?" if name in meant else ", such as jobs:hand"
     assert told == f"application {name!r} is not of the form module:object{hint}"
+
+
+def test_a_module_that_does_not_exist_is_looked_for_in_the_folder(load: Load) -> None:
+    assert load(CREW, "mistaken_job:hand") == (
+        "application 'mistaken_job:hand': there is no module 'mistaken_job' in HERE; did you mean mistaken_jobs?"
+    )
+    assert load(CREW, "nowhere.jobs") == "application 'nowhere.jobs': there is no module 'nowhere' in HERE"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("enqueue", "Did you mean 'jobs enqueue'?"), ("retry", "Did you mean 'jobs retry', 'flows retry'?"),
+        ("create", "Did you mean 'keys create'?"), ("worker", "Did you mean 'work'?"),
+        ("dashbord", "Did you mean 'dashboard'?"),
+    ],
+)  # fmt: skip
+def test_a_command_without_its_group_is_found(word: str, meant: str) -> None:
+    done = CliRunner().invoke(app, [word])
+    assert done.exit_code == 2
+    assert meant in " ".join(done.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

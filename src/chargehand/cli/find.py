@@ -13,7 +13,7 @@ import typer
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.service import Service
-from chargehand.settings.spelling import as_module, is_module
+from chargehand.settings.spelling import as_module, is_module, nearest
 from chargehand.stores.location import locate
 from chargehand.stores.refusal import refusals
 from chargehand.system import callers
@@ -56,6 +56,11 @@ def application(name: str) -> Chargehand:
     try:
         found = import_module(module)
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+            here = [path.stem for path in Path.cwd().glob("*.py")]
+            raise ConfigurationError(
+                f"application {name!r}: there is no module {error.name!r} in {os.getcwd()}{nearest(error.name, here)}"
+            ) from error
         raise ConfigurationError(
             f"application {name!r} cannot be imported from {os.getcwd()}: {callers.told(error)}{_instead(error)}"
         ) from error

@@ -3,9 +3,10 @@
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from chargehand import __version__
 from chargehand.cli import (
@@ -42,8 +43,35 @@ from chargehand.stores.refusal import described
 
 NO_FOLDER = "the current folder was deleted: change to another one, or name the store by its full path with --store"
 
+OTHER_WORDS = {"beat": "recurring", "info": "status", "inspect": "status", "ps": "status", "worker": "work"}
+"""Commands of other systems, and the nearest one of ours."""
+
+
+class Commands(TyperGroup):
+    """The commands. A command that is given without its group, or by the name that others have for it, is explained."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the command. The error for one that does not exist names the one that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as found:
+            error: Any = found
+            word = args[0] if args else ""
+            meant = [f"{name} {word}" for name, (group, _) in _SUBCOMMANDS.items() if word in _names(group)]
+            if word in OTHER_WORDS:
+                meant = [OTHER_WORDS[word]]
+            if meant:
+                error.message = f"No such command {word!r}. Did you mean {', '.join(map(repr, meant))}?"
+            raise
+
+
+def _names(group: typer.Typer) -> set[str]:
+    return {each.name or getattr(each.callback, "__name__", "") for each in group.registered_commands}
+
+
 app = typer.Typer(
     name="chargehand",
+    cls=Commands,
     help="Durable background jobs for Python services, run by supervised worker processes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
