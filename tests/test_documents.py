@@ -87,6 +87,24 @@ def test_the_readme_fits_on_a_few_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
+def test_the_figures_of_the_readme_and_of_the_comparison_are_those_of_the_benchmarks() -> None:
+    """Ranges such as 2.6 to 3.4; the page of the benchmarks has each of them."""
+
+    def ranges(text: str) -> set[tuple[float, float]]:
+        found = re.findall(r"([\d,]*\d(?:\.\d+)?)(?: to |–)([\d,]*\d(?:\.\d+)?)", text)
+        return {(float(low.replace(",", "")), float(high.replace(",", ""))) for low, high in found}
+
+    known = ranges((ROOT / "docs" / "benchmarks.md").read_text())
+    known |= {(round(low, 1), round(high, 1)) for low, high in known}
+    readme = (ROOT / "README.md").read_text().partition("\n- **No ack")[2].partition("\n**Use it**")[0]
+    (promise,) = re.findall(r"`make bench`: .*", (ROOT / "docs" / "promises.md").read_text())[:1]
+    rows = re.findall(r"^\|.*Chargehand.*$", (ROOT / "docs" / "comparison.md").read_text(), re.MULTILINE)
+    ours = [re.split(r"Others|;", part)[0] for row in rows for part in row.split("Chargehand")[1:]]
+    told = ranges(readme) | ranges(promise) | ranges(" ".join(ours))
+    assert len(told) > 4
+    assert told - known == set()
+
+
 def test_every_section_that_a_link_names_exists() -> None:
     for page in PAGES:
         for link, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)#([^)\s]+)\)", page.read_text()):
