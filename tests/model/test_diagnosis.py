@@ -413,12 +413,20 @@ def test_replaced_workers() -> None:  # spec: CL-4 WP-13
 def test_gravest_first_then_likeliest() -> None:  # spec: CL-4
     everything = [f for found, _ in SMALLEST.values() for f in diagnose(found, moment).findings]
     ordered = in_order(everything)
-    ranks = [(list(Severity).index(f.severity), list(CAUSES).index(f.cause)) for f in ordered]
+    faults = [f for f in ordered if f.cause != "paused"]
+    ranks = [(list(Severity).index(f.severity), list(CAUSES).index(f.cause)) for f in faults]
     assert ranks == sorted(ranks)
     both = facts(
         worker(status="failed", text="x"), pauses=[{"scope": "*", "who": "o"}], waiting={"tag": 1}, newest_ms=NOW * 2
     )
-    assert [f.cause for f in diagnose(both, moment).findings] == ["paused", "given-up", "clock"]
+    assert [f.cause for f in diagnose(both, moment).findings] == ["given-up", "clock", "paused"]
+
+
+def test_a_deliberate_pause_is_never_above_a_fault() -> None:  # spec: CL-4 DB-6
+    pauses = [{"scope": "scan", "who": "olga"}]
+    found = diagnose(facts(worker(status="crashed"), worker(1), pauses=pauses, waiting={"scan": 1, "tag": 1}), moment)
+    assert [finding.cause for finding in found.findings][-1] == "paused"
+    assert "paused by olga" not in found.headline, found.headline
 
 
 def test_remedies_name_the_store_where_it_is_not_the_plain_one() -> None:  # spec: CL-4

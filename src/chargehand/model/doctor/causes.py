@@ -241,5 +241,11 @@ _RANK = {severity: number for number, severity in enumerate(Severity)}
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
-    """Sorts findings by severity, then by the order of CAUSES."""
-    return sorted(findings, key=lambda found: (_RANK[found.severity], _ORDER[found.cause], found.about))
+    """Sorts findings by severity, then by the order of CAUSES; a pause, which somebody wanted, follows all faults."""
+    return sorted(findings, key=_place)
+
+
+def _place(finding: Finding) -> tuple[int, bool, int, str]:
+    wanted = finding.cause == "paused"
+    rank = _RANK[Severity.WARNING] if wanted and finding.severity is Severity.ERROR else _RANK[finding.severity]
+    return rank, wanted, _ORDER[finding.cause], finding.about

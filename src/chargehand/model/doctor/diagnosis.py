@@ -75,7 +75,7 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
         found = in_order([finding for rule in rules for finding in rule(facts)])
     return Diagnosis(
         store=facts.path,
-        status=found[0].severity if found else None,
+        status=next((each for each in Severity if any(each is finding.severity for finding in found)), None),
         headline=headline(facts, found, moment),
         findings=tuple(found),
         others=facts.others,
@@ -85,10 +85,11 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
 
 def headline(facts: Facts, findings: list[Finding], moment: Callable[[int], str]) -> str:
     """Returns a summary of all findings in one sentence."""
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if errors:
+    grave = [finding for finding in findings if finding.severity is not Severity.NOTE]
+    errors = [finding for finding in grave if finding.severity is Severity.ERROR]
+    if errors and (errors[0].cause != "paused" or all(finding.cause == "paused" for finding in grave)):
         return f"{_not_working(facts, errors, moment)}{_backlog(facts)}"
-    warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
+    warnings = [finding for finding in grave if finding.severity is Severity.WARNING]
     if warnings:
         more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
         return f"{_doing(facts)}, but: {warnings[0].short}{more}{_backlog(facts)}"

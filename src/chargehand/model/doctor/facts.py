@@ -154,6 +154,7 @@ class PoisonFact(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     crashes: int
     state: State
+    label: str | None = None
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):

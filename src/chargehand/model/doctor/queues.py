@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Facts
+from chargehand.model.doctor.facts import Facts, PoisonFact
 from chargehand.model.doctor.server import living
 from chargehand.model.doctor.wording import in_future, jobs, length, times
 from chargehand.model.job import State
@@ -81,7 +81,7 @@ def poison(facts: Facts) -> Iterator[Finding]:
     if not facts.poison:
         return
     first, count = facts.poison[0], len(facts.poison)
-    named = ", ".join(f"{job.id} (queue {job.queue}, {times(job.crashes)})" for job in facts.poison[:MOST_NAMED])
+    named = ", ".join(_poison(job) for job in facts.poison[:MOST_NAMED])
     more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
     alive = first.state is not State.FAILED
     again = "it is tried again" if alive else f"after the fix: {facts.command(f'jobs retry {first.id}')}"
@@ -94,6 +94,11 @@ def poison(facts: Facts) -> Iterator[Finding]:
         remedy=f"{facts.command(f'jobs show {first.id}')}; {facts.command(f'crashes --job {first.id}')} has the "
         f"reports; {again}",
     )
+
+
+def _poison(job: PoisonFact) -> str:
+    where = f"queue {job.queue}, {times(job.crashes)}"
+    return f"{job.label} ({job.id}, {where})" if job.label else f"{job.id} ({where})"
 
 
 def pauses(facts: Facts) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ class Peek:
 
     def poison(self, crashes: int) -> list[dict[str, Any]]:
         """Returns the jobs that crashed this many workers and are not done, those that have not ended first."""
-        names = ("id", "queue", "crashes", "state")
+        names = ("id", "queue", "crashes", "state", "label")
         return [dict(zip(names, row, strict=True)) for row in self._db.rows(_SQL["poison"], (crashes,))]
 
     def failed_since(self, queue: str, since_ms: int) -> int:

@@ -39,7 +39,7 @@ WITH suspected (id) AS (
   UNION SELECT id FROM (
     SELECT id, reason FROM chargehand_job WHERE queue IN (SELECT queue FROM chargehand_crew) AND state = 'failed'
     ORDER BY finished_ms DESC LIMIT 1000) WHERE reason = 'poison')
-SELECT job.id, job.queue, job.crashes, job.state FROM suspected JOIN chargehand_job AS job USING (id)
+SELECT job.id, job.queue, job.crashes, job.state, job.label FROM suspected JOIN chargehand_job AS job USING (id)
 WHERE job.crashes >= ? AND job.state IN ('queued', 'running', 'failed') ORDER BY job.state = 'failed', job.seq DESC
 """
 _FAILED_SINCE = "SELECT count(*) FROM chargehand_job WHERE queue = ? AND state = 'failed' AND finished_ms > ?"
@@ -80,7 +80,7 @@ class Peek:
 
     def poison(self, crashes: int) -> list[dict[str, Any]]:
         """Returns the jobs that crashed this many workers and are not done, those that have not ended first."""
-        names = ("id", "queue", "crashes", "state")
+        names = ("id", "queue", "crashes", "state", "label")
         return [dict(zip(names, row, strict=True)) for row in self._db.all(_POISON, (crashes,))]
 
     def failed_since(self, queue: str, since_ms: int) -> int:

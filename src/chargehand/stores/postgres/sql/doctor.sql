@@ -113,12 +113,12 @@ WITH suspected (id) AS (
   UNION SELECT j.id FROM (
     SELECT seq, reason FROM chargehand_end WHERE queue IN (SELECT queue FROM chargehand_crew) AND state = 'failed'
     ORDER BY finished_ms DESC LIMIT 1000) AS e JOIN chargehand_job j ON j.seq = e.seq WHERE e.reason = 'poison'),
-known (id, queue, crashes, state, seq) AS (
+known (id, queue, crashes, state, label, seq) AS (
   SELECT j.id, j.queue, coalesce(t.crashes, e.crashes, 0),
-    coalesce(e.state, CASE WHEN t.claim IS NULL THEN 'queued' ELSE 'running' END), j.seq
+    coalesce(e.state, CASE WHEN t.claim IS NULL THEN 'queued' ELSE 'running' END), j.label, j.seq
   FROM suspected s JOIN chargehand_job j ON j.id = s.id
     LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq)
-SELECT id, queue, crashes, state FROM known WHERE crashes >= $1::int AND state IN ('queued', 'running', 'failed')
+SELECT id, queue, crashes, state, label FROM known WHERE crashes >= $1::int AND state IN ('queued', 'running', 'failed')
 ORDER BY state = 'failed', seq DESC
 
 -- name: flows
