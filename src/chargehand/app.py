@@ -38,7 +38,7 @@ from chargehand.model.records import (
     CrewRow,
     JobFilter,
     Pause,
-    RecurringPlan,
+    Recurrence,
     Retention,
     Snapshot,
 )
@@ -434,9 +434,30 @@ class Chargehand:
         """Ends a claim by hand, for a worker that cannot be reached. Returns False if the claim is another by now."""
         return self.internal.release(job_id, claim)
 
-    def recurrences(self) -> list[RecurringPlan]:
-        """Returns the recurring jobs by name, with the next time and the last job of each."""
+    def recurrences(self) -> list[Recurrence]:
+        """Returns the recurring jobs by name, with the next time, the newest jobs and the pause of each."""
         return self.internal.recurrences()
+
+    def run_recurring(self, name: str) -> str:
+        """Enqueues a recurring job now, besides its schedule and also while it is paused. Returns the id of the job.
+
+        Raises RecurringNotFound.
+        """
+        return self.internal.run_recurring(name)
+
+    def pause_recurring(self, name: str, reason: str | None = None) -> None:
+        """Makes a recurring job skip its times until it is resumed. The pause survives restarts.
+
+        Raises RecurringNotFound.
+        """
+        self.internal.pause_recurring(name, reason)
+
+    def resume_recurring(self, name: str) -> bool:
+        """Ends the pause of a recurring job; returns whether it was paused. Times that have passed stay skipped.
+
+        Raises RecurringNotFound.
+        """
+        return self.internal.resume_recurring(name)
 
     def known_crews(self) -> list[CrewRow]:
         """Returns the crews that a node has registered in the store."""

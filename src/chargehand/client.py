@@ -20,7 +20,7 @@ from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.flows import FlowState
 from chargehand.model.job import JobRecord, State
-from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Sort, Tally
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, Recurrence, Sort, Tally
 from chargehand.system.extras import required
 from chargehand.web import answers
 
@@ -37,6 +37,7 @@ _PROBLEMS: dict[str, type[ChargehandError]] = {
     "job-not-found": errors.JobNotFound,
     "ambiguous-id": errors.AmbiguousId,
     "flow-not-found": errors.FlowNotFound,
+    "recurring-not-found": errors.RecurringNotFound,
     "crash-not-found": errors.CrashNotFound,
     "unknown-crew": errors.UnknownCrew,
     "no-such-topic": errors.TopicError,
@@ -211,9 +212,21 @@ class Client:
         """Returns the pauses in effect."""
         return self._get("/api/v1/pauses", answers.Pauses).pauses
 
-    def recurring(self) -> tuple[RecurringPlan, ...]:
+    def recurring(self) -> tuple[Recurrence, ...]:
         """Returns every recurring job."""
         return self._get("/api/v1/recurring", answers.Recurring).recurring
+
+    def run_recurring(self, name: str) -> Answer:
+        """Enqueues a recurring job now, besides its schedule; the answer has the id of the job as its component."""
+        return self._post("/api/v1/recurring/run", Answer, {"name": name})
+
+    def pause_recurring(self, name: str, reason: str | None = None) -> Answer:
+        """Makes a recurring job skip its times until it is resumed."""
+        return self._post("/api/v1/recurring/pause", Answer, {"name": name, "reason": reason})
+
+    def resume_recurring(self, name: str) -> Answer:
+        """Ends the pause of a recurring job."""
+        return self._post("/api/v1/recurring/resume", Answer, {"name": name})
 
     def doctor(self) -> answers.Diagnosed:
         """Returns the findings of the doctor, each with its remedy."""

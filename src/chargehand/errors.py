@@ -119,6 +119,12 @@ class FlowNotFound(ChargehandError, LookupError):
     code = "flow-not-found"
 
 
+class RecurringNotFound(ChargehandError, LookupError):
+    """No node declares a recurring job of this name."""
+
+    code = "recurring-not-found"
+
+
 class CrashNotFound(ChargehandError, LookupError):
     """No crash report has this id: it never existed, or it was pruned."""
 

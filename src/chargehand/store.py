@@ -44,6 +44,7 @@ from chargehand.model.records import (
     HealthRow,
     Holder,
     JobFilter,
+    JobRun,
     JobsFound,
     JobSize,
     LastLife,
@@ -56,6 +57,7 @@ from chargehand.model.records import (
     OtherNodes,
     Pause,
     RecurringPlan,
+    RecurringState,
     Rescheduling,
     RestartNote,
     Retention,
@@ -168,7 +170,23 @@ class JobWriting(Protocol):
         ...
 
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
-        """Enqueues a recurring job and sets its next time. Returns False if that was already done for this time."""
+        """Enqueues a recurring job and sets its next time. Returns False if that was already done for this time, and
+        if the recurring job is paused: then this time is skipped."""
+        ...
+
+    def run_recurring(self, name: str, job: NewJob) -> str | None:
+        """Enqueues a recurring job besides its schedule. Returns the id; None if there is no such recurring job."""
+        ...
+
+    def pause_recurring(self, name: str, who: str, reason: str | None) -> bool:
+        """Makes a recurring job skip its times. Returns False if there is no such recurring job."""
+        ...
+
+    def resume_recurring(self, name: str, skipped: Rescheduling | None = None) -> bool:
+        """Ends the pause of a recurring job. Returns False if it is not paused.
+
+        `skipped`: the next time, which passed while no node ran, and the one that follows.
+        """
         ...
 
     def retry(self, ids: Sequence[str]) -> list[str]:
@@ -476,6 +494,14 @@ class JobReading(Protocol):
 
     def recurring(self) -> list[RecurringPlan]:
         """Returns every recurring job, by name."""
+        ...
+
+    def recurring_states(self) -> list[RecurringState]:
+        """Returns what operators and nodes have added to recurring jobs, by name, also of those that are gone."""
+        ...
+
+    def runs(self, ids: Sequence[str]) -> list[JobRun]:
+        """Returns how these jobs went, in no order; those that do not exist are left out."""
         ...
 
     def waiting(self) -> list[tuple[str, int]]:

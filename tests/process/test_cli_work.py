@@ -254,6 +254,23 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
     assert f"{often['last_job']} (queued)" in told.stdout
 
 
+def test_a_recurring_job_is_paused_run_and_resumed(world: World, hand: Chargehand) -> None:  # spec: WK-11 CL-2
+    hand.recurring("nightly", hand.crew("do", "scripted_handlers:Doer", workers=0), cron="0 3 * * *")
+    with hand.running():
+        eventually(hand.recurrences)
+    here: Any = {"cwd": world.folder}
+    assert chargehand("recurring", "pause", "nightly", "--reason", "new disk", **here).returncode == 0
+    (paused,) = answered("recurring", "--json", **here)
+    assert (paused["pause_reason"], paused["paused_by"]) == ("new disk", hand.operations()[0].who)
+    assert "new disk" in chargehand("recurring", **here).stdout
+    made = answered("recurring", "run", "nightly", "--json", **here)["job"]
+    assert (hand.job(made).label, hand.recurrences()[0].runs[0].id) == ("nightly", made)
+    assert chargehand("recurring", "resume", "nightly", **here).stdout == "nightly: is no longer paused\n"
+    assert chargehand("recurring", "resume", "nightly", **here).stdout == "nightly: was not paused\n"
+    refused = chargehand("recurring", "run", "weekly", **here)
+    assert (refused.returncode, "recurring-not-found" in refused.stderr) == (1, True)
+
+
 def test_wake(world: World, work: Work, hand: Chargehand) -> None:  # spec: WK-10 CL-2
     started = work()
     started.ready()

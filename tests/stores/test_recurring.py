@@ -3,14 +3,15 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 from builders import HOUR, ME, NOON, Wall, end, everything, job, put, record, roll_back, state, take
 
 from chargehand.model import chores
 from chargehand.model.batch import Batch
-from chargehand.model.job import NewJob, RetryLater, State
-from chargehand.model.records import RecurringPlan, Rescheduling
+from chargehand.model.job import Done, NewJob, RetryLater, State
+from chargehand.model.records import MOST_RUNS, RecurringPlan, Rescheduling
 from chargehand.store import Store
 
 
@@ -200,3 +201,61 @@ def test_a_pause_lasts_as_long_as_it_was_meant_to(store: Store, wall: Wall) -> N
     wall.at = NOON
     set_back(store)
     assert [(pause.scope, pause.left_ms) for pause in store.fleet.pauses()] == [("q", 5000), ("r", None)]
+
+
+# pauses, runs besides the schedule, and the newest runs
+
+
+def change(store: Store, work: Callable[[Any], Any]) -> Any:
+    with store.transaction() as tx:
+        return work(tx.jobs)
+
+
+# spec: WK-11
+def test_a_paused_one_skips_its_times_and_goes_on_when_resumed(store: Store) -> None:
+    recur(store, plan(), plan("other"))
+    assert change(store, lambda jobs: jobs.pause_recurring("nightly", "ann", "new disk"))
+    assert not fire(store, NOON, job("one"))
+    assert fire(store, NOON, job("two"), "other")
+    recur(store, plan(), plan("other"))  # a node starts
+    assert not fire(store, NOON + HOUR, job("three"))
+    (found,) = [each for each in store.jobs.recurring() if each.name == "nightly"]
+    assert (found.next_run_ms, found.last_job) == (NOON + 2 * HOUR, None), "the times are skipped"
+    (state_of,) = [each for each in store.jobs.recurring_states() if each.name == "nightly"]
+    assert (state_of.paused_by, state_of.pause_reason, state_of.runs) == ("ann", "new disk", ())
+    assert change(store, lambda jobs: jobs.resume_recurring("nightly"))
+    assert not change(store, lambda jobs: jobs.resume_recurring("nightly"))
+    assert fire(store, NOON + 2 * HOUR, job("four"))
+    assert [each.id for each in everything(store)] == ["four", "two"]
+
+
+def test_a_time_that_passed_while_no_node_ran_is_skipped_by_the_resume(store: Store) -> None:
+    recur(store, plan())
+    change(store, lambda jobs: jobs.pause_recurring("nightly", "ann", None))
+    skipped = Rescheduling(name="nightly", due_ms=NOON, next_run_ms=NOON + DAY)
+    assert change(store, lambda jobs: jobs.resume_recurring("nightly", skipped))
+    assert not fire(store, NOON, job("one"))
+    assert store.jobs.recurring()[0].next_run_ms == NOON + DAY
+
+
+def test_one_runs_besides_its_schedule_also_while_it_is_paused(store: Store) -> None:
+    recur(store, plan())
+    change(store, lambda jobs: jobs.pause_recurring("nightly", "ann", None))
+    assert change(store, lambda jobs: jobs.run_recurring("nightly", job("now"))) == "now"
+    (found,) = store.jobs.recurring()
+    assert (found.next_run_ms, found.last_job) == (NOON, "now")
+    assert change(store, lambda jobs: jobs.run_recurring("nobody", job("never"))) is None
+    assert not change(store, lambda jobs: jobs.pause_recurring("nobody", "ann", None))
+    assert [each.id for each in everything(store)] == ["now"]
+
+
+def test_the_newest_runs_are_known_with_their_states(store: Store) -> None:
+    recur(store, plan())
+    for number in range(MOST_RUNS + 2):
+        fire(store, NOON + number * HOUR, job(f"run-{number}"))
+    (found,) = store.jobs.recurring_states()
+    assert (len(found.runs), found.runs[0], found.runs[-1]) == (MOST_RUNS, "run-2", f"run-{MOST_RUNS + 1}")
+    end(store, take(store)[0], Done("null"))
+    runs = {run.id: run for run in store.jobs.runs([*found.runs, "run-0", "never"])}
+    assert (runs["run-0"].state, runs["run-0"].finished_ms is not None, len(runs)) == (State.DONE, True, MOST_RUNS + 1)
+    assert runs["run-2"].state is State.QUEUED

@@ -87,7 +87,7 @@ _GROUPS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
         ("nodes", nodes.nodes), ("crashes", crashes.crashes), ("logs", logs.logs), ("stack", stack.stack),
         ("events", events.events), ("history", history.history),
     ),
-    "Jobs": (("recurring", recurring.recurring), ("wake", wake.wake)),
+    "Jobs": (("wake", wake.wake),),
     "Control": (
         ("pause", orders.pause), ("resume", orders.resume), ("drain", orders.drain), ("restart", orders.restart),
         ("reset", orders.reset), ("scale", orders.scale), ("start", orders.start), ("stop", orders.stop),
@@ -97,6 +97,7 @@ _GROUPS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
 """The commands, by the group in which the help lists them."""
 _SUBCOMMANDS = {
     "jobs": (jobs.app, "Jobs"), "flows": (flows.app, "Jobs"), "claims": (claims.app, "Jobs"),
+    "recurring": (recurring.app, "Jobs"),
     "keys": (keys.app, "Admin"),
 }  # fmt: skip
 for panel, its in _GROUPS.items():

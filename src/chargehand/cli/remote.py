@@ -34,7 +34,7 @@ from chargehand.model.records import (
     JobFilter,
     JobsFound,
     Pause,
-    RecurringPlan,
+    Recurrence,
     SearchPlace,
     Snapshot,
     Sort,
@@ -350,8 +350,17 @@ class Remote:
     def claims(self) -> list[ClaimRow]:
         return list(self._client.all_claims())
 
-    def recurrences(self) -> list[RecurringPlan]:
+    def recurrences(self) -> list[Recurrence]:
         return list(self._client.recurring())
+
+    def run_recurring(self, name: str) -> str:
+        return self._client.run_recurring(name).component
+
+    def pause_recurring(self, name: str, reason: str | None = None) -> None:
+        self._client.pause_recurring(name, reason)
+
+    def resume_recurring(self, name: str) -> bool:
+        return self._client.resume_recurring(name).code == AnswerCode.RESUMED
 
     def why_waiting(self, queue: str) -> str | None:
         return next((each.unserved for each in self._client.queues() if each.queue == queue), None)

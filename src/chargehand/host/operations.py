@@ -16,6 +16,7 @@ from chargehand.errors import (
     ConfigurationError,
     Conflict,
     NobodyServes,
+    RecurringNotFound,
     StoreBusy,
     UnknownCrew,
 )
@@ -37,14 +38,17 @@ from chargehand.model.records import (
     JobFilter,
     JobSize,
     Migrated,
+    RecurringPlan,
     SearchPlace,
 )
 from chargehand.model.routing import Target
+from chargehand.settings import schedule
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
 from chargehand.stores import migrate
 from chargehand.system import forks
 
+NO_RECURRING = "there is no recurring job {name!r}: `chargehand recurring` lists all that nodes have declared"
 AT_ONCE = 500
 """Jobs cancelled, retried or deleted in one transaction."""
 AT_MOST = 10_000
@@ -517,6 +521,42 @@ class Operations(FlowOperations):
         """Writes to the store. Raises StoreError if it is not writable or its schema is unknown."""
         with self.stores.use() as store:
             store.probe()
+
+    # recurring jobs
+
+    def run_recurring(self, name: str) -> str:
+        job = schedule.job_of(self._recurring(name))
+        with self.stores.use(create=False) as store, store.transaction() as tx:
+            made = tx.jobs.run_recurring(name, job)
+            if made is None:
+                raise RecurringNotFound(NO_RECURRING.format(name=name))
+            log_deeds(tx, "run", [f"recurring:{name}"], f"job {made}")
+        self.calls.hint(job.queue)
+        return made
+
+    def pause_recurring(self, name: str, reason: str | None = None) -> None:
+        self._recurring(name)
+        with self.stores.use(create=False) as store, store.transaction() as tx:
+            if not tx.jobs.pause_recurring(name, actor().who, reason):
+                raise RecurringNotFound(NO_RECURRING.format(name=name))
+            log_deeds(tx, "pause", [f"recurring:{name}"], reason)
+
+    def resume_recurring(self, name: str) -> bool:
+        skipped = schedule.passed(self._recurring(name), clock.now_ms())
+        with self.stores.use(create=False) as store, store.transaction() as tx:
+            resumed = tx.jobs.resume_recurring(name, skipped)
+            if resumed:
+                log_deeds(tx, "resume", [f"recurring:{name}"])
+        return resumed
+
+    def _recurring(self, name: str) -> RecurringPlan:
+        """Returns a recurring job. Raises RecurringNotFound."""
+        with self.stores.use(create=False) as store:
+            plans = store.jobs.recurring()
+        found = next((plan for plan in plans if plan.name == name), None)
+        if found is None:
+            raise RecurringNotFound(NO_RECURRING.format(name=name))
+        return found
 
     # keys
 

@@ -59,7 +59,8 @@ from chargehand.model.records import (
     JobFilter,
     JobsFound,
     Pause,
-    RecurringPlan,
+    Recurrence,
+    RecurringState,
     SearchPlace,
     Snapshot,
     Sort,
@@ -68,6 +69,7 @@ from chargehand.model.records import (
 from chargehand.model.routing import Target
 from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
+from chargehand.settings import schedule
 from chargehand.store import Store
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
@@ -167,9 +169,13 @@ class Readings:
         with self.stores.use() as store:
             return store.jobs.claims(limit)
 
-    def recurrences(self) -> list[RecurringPlan]:
+    def recurrences(self) -> list[Recurrence]:
         with self.stores.use() as store:
-            return store.jobs.recurring()
+            plans = store.jobs.recurring()
+            states = {each.name: each for each in store.jobs.recurring_states()} if plans else {}
+            ids = [job_id for plan in plans if plan.name in states for job_id in states[plan.name].runs]
+            runs = {run.id: run for run in store.jobs.runs(ids)} if ids else {}
+        return [schedule.seen(plan, states.get(plan.name, RecurringState(name=plan.name)), runs) for plan in plans]
 
     def waiting(self) -> list[tuple[str, int]]:
         """Returns the queues that have due jobs, and for how many ms the next one has been due."""

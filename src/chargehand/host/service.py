@@ -27,7 +27,7 @@ from chargehand.model.records import (
     JobFilter,
     JobsFound,
     Pause,
-    RecurringPlan,
+    Recurrence,
     SearchPlace,
     Snapshot,
     Sort,
@@ -233,8 +233,20 @@ class Service(Protocol):
         """Returns the claims, oldest first."""
         ...
 
-    def recurrences(self) -> list[RecurringPlan]:
+    def recurrences(self) -> Sequence[Recurrence]:
         """Returns the recurring jobs, by name."""
+        ...
+
+    def run_recurring(self, name: str) -> str:
+        """Enqueues a recurring job now, besides its schedule. Returns the id of the job. Raises RecurringNotFound."""
+        ...
+
+    def pause_recurring(self, name: str, reason: str | None = None) -> None:
+        """Makes a recurring job skip its times until it is resumed. Raises RecurringNotFound."""
+        ...
+
+    def resume_recurring(self, name: str) -> bool:
+        """Ends the pause of a recurring job; returns whether it was paused. Raises RecurringNotFound."""
         ...
 
     def why_waiting(self, queue: str) -> str | None:

@@ -30,6 +30,9 @@ CODES: dict[str, ErrorCode] = {
         "The operation is not possible in the present state of the job or flow.",
         "the text states the state; `chargehand jobs show ID` shows it",
     ),
+    "recurring-not-found": ErrorCode(
+        "No node declares a recurring job of this name, or no longer.", "`chargehand recurring`"
+    ),
     "crash-not-found": ErrorCode("There is no crash report with this id, or no longer.", "`chargehand crashes`"),
     "cross-site": ErrorCode(
         "A page of another site sent the request, or a proxy changes the header Host.",
@@ -86,6 +89,7 @@ CODES: dict[str, ErrorCode] = {
     "method-not-allowed": ErrorCode("The path does not support the method.", "the header Allow lists those it does"),
     "no-such-component": ErrorCode("There is no node or worker of this name.", "`GET api/v1/health` lists all"),
     "no-such-path": ErrorCode("There is nothing at this path.", "see `GET openapi.json`; an application has a prefix"),
+    "no-such-key": ErrorCode("There is no API key with this id.", "`GET api/v1/keys` lists all"),
     "no-such-queue": ErrorCode("There is no queue of this name.", "`GET api/v1/queues` lists all"),
     "no-such-topic": ErrorCode("The topic or pattern is invalid.", "see the page on events for all topics"),
     "output": ErrorCode(

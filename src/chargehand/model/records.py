@@ -348,6 +348,45 @@ class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_job: str | None = None
 
 
+MOST_RUNS = 30
+"""How many of its newest jobs the store remembers of a recurring job."""
+
+
+class RecurringState(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators and nodes add to a recurring job: its pause, and its newest jobs."""
+
+    name: str
+    paused_ms: int | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+    runs: tuple[str, ...] = ()
+    """The ids of its newest jobs, oldest first, MOST_RUNS at most; some may have been pruned."""
+
+
+class JobRun(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job went, without its texts."""
+
+    id: str
+    state: State
+    created_ms: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+
+
+class Recurrence(RecurringPlan, frozen=True, kw_only=True):
+    """A recurring job as readers see it."""
+
+    in_words: str
+    queue: str
+    label: str | None = None
+    paused_ms: int | None = None
+    """Since when it is paused; None if it is not."""
+    paused_by: str | None = None
+    pause_reason: str | None = None
+    runs: tuple[JobRun, ...] = ()
+    """Its newest jobs that the store still has, oldest first."""
+
+
 class Rescheduling(msgspec.Struct, frozen=True, kw_only=True):
     """A recurring job whose next time is not `due_ms` but `next_run_ms`."""
 

@@ -176,7 +176,8 @@ class Requests:
                     self._ledger.chore(chores.SetClockBack(tuple(late)), now)
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
-                log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
+                fired = "by us" if done else "by another, or paused"
+                log.info("recurring job is due", name=chore.firing.name, fired=fired)
             elif isinstance(chore, chores.KeepReport | chores.KeepGivenUp):
                 for job in chore.jobs:
                     self._ledger.hint(job.queue)

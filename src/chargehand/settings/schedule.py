@@ -4,7 +4,7 @@ Times are wall-clock milliseconds. A cron expression is evaluated in its own tim
 runs right after it, and a time that occurs twice runs once, as in Debian's cron. Intervals ignore clock changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
-from chargehand.model.records import Firing, RecurringPlan, Rescheduling
+from chargehand.model.records import Firing, JobRun, Recurrence, RecurringPlan, RecurringState, Rescheduling
 from chargehand.system import extras
 
 SHORTEST_MS = 1000
@@ -125,6 +125,30 @@ def plans(entries: Sequence[RecurringJob], now_ms: int) -> list[RecurringPlan]:
     ]
 
 
+def seen(plan: RecurringPlan, state: RecurringState, runs: Mapping[str, JobRun]) -> Recurrence:
+    """Returns a recurring job as readers see it; `runs`: its jobs that the store still has, and others, by id."""
+    job = job_of(plan)
+    return Recurrence(
+        **{name: getattr(plan, name) for name in RecurringPlan.__struct_fields__},
+        in_words=in_words(msgspec.json.decode(plan.schedule, type=Schedule)), queue=job.queue, label=job.label,
+        paused_ms=state.paused_ms, paused_by=state.paused_by, pause_reason=state.pause_reason,
+        runs=tuple(runs[job_id] for job_id in state.runs if job_id in runs),
+    )  # fmt: skip
+
+
+def job_of(plan: RecurringPlan) -> NewJob:
+    """Returns a new job of a recurring job."""
+    return msgspec.structs.replace(msgspec.json.decode(plan.job, type=NewJob), id=new_id())
+
+
+def passed(plan: RecurringPlan, now_ms: int) -> Rescheduling | None:
+    """Returns how to skip the next time of a recurring job if it has passed; None if it has not."""
+    if plan.next_run_ms > now_ms:
+        return None
+    following = _following(msgspec.json.decode(plan.schedule, type=Schedule), plan.next_run_ms, now_ms)
+    return Rescheduling(name=plan.name, due_ms=plan.next_run_ms, next_run_ms=following)
+
+
 def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
     """Returns the recurring jobs that are due now, each once, however many runs were missed."""
     return [
@@ -132,7 +156,7 @@ def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
             name=plan.name,
             due_ms=plan.next_run_ms,
             next_run_ms=_following(msgspec.json.decode(plan.schedule, type=Schedule), plan.next_run_ms, now_ms),
-            job=msgspec.structs.replace(msgspec.json.decode(plan.job, type=NewJob), id=new_id()),
+            job=job_of(plan),
         )
         for plan in known
         if plan.next_run_ms <= now_ms

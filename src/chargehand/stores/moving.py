@@ -89,6 +89,7 @@ PARTS = (
     _part("kept", "job", "job state", "state"),
     _part("suspect", "job", "job since_ms"),
     _part("recurring", "name", "name schedule job next_run_ms last_job"),
+    _part("recurrence", "name", "name paused_ms paused_by pause_reason runs"),
     _part("pause", "scope", "scope who reason since_ms until_ms"),
     _part("limit", "queue", "queue allowed allowed_per_key"),
     _part("start", "queue key at_ms", "queue key at_ms jobs total"),

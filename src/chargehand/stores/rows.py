@@ -9,7 +9,7 @@ import msgspec
 from chargehand import codec
 from chargehand.model.access import Scope
 from chargehand.model.job import NewJob, State
-from chargehand.model.records import Counts, NodeAbout, NodeCrew
+from chargehand.model.records import MOST_RUNS, Counts, NodeAbout, NodeCrew
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -43,6 +43,12 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     return tuple(Scope(word) for word in json.loads(text))
 
 
+def with_run(runs: str | None, job_id: str) -> str:
+    """Returns the column with the newest jobs of a recurring job, and this one as the newest."""
+    before = [] if runs is None else [each for each in json.loads(runs) if each != job_id]
+    return json.dumps([*before, job_id][-MOST_RUNS:])
+
+
 _about = msgspec.json.Decoder(NodeAbout)
 _crews = msgspec.json.Decoder(tuple[NodeCrew, ...])
 
@@ -59,7 +65,7 @@ def about_of(text: str) -> NodeAbout:
 
 _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
-    **dict.fromkeys(("flags", "lines", "frames", "tags"), _texts),
+    **dict.fromkeys(("flags", "lines", "frames", "tags", "runs"), _texts),
     "scopes": _scopes,
     "meta": msgspec.json.decode,
     "state": State,

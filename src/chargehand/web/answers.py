@@ -32,7 +32,7 @@ from chargehand.model.records import (
     CrashRecord,
     CrewRow,
     Pause,
-    RecurringPlan,
+    Recurrence,
     Snapshot,
 )
 from chargehand.model.status import NodeStatus, Progress, RestartBudget
@@ -337,7 +337,7 @@ class Crews(msgspec.Struct, frozen=True):
 class Recurring(msgspec.Struct, frozen=True):
     """Every recurring job."""
 
-    recurring: tuple[RecurringPlan, ...]
+    recurring: tuple[Recurrence, ...]
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -436,6 +436,33 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str | None = None
     """The token that requests with a session cookie must send as X-CSRF-Token to change something."""
     expires_ms: int | None = None
+
+
+class KeyFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key without its secret, which nobody keeps."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    state: Literal["in use", "expired", "revoked"]
+    created_ms: int
+    expires_ms: int | None = None
+    used_ms: int | None = None
+    """When it was last used, to the minute."""
+    revoked_ms: int | None = None
+
+
+class ApiKeys(msgspec.Struct, frozen=True):
+    """Every API key, oldest first, including revoked and expired ones."""
+
+    keys: tuple[KeyFacts, ...]
+
+
+class MadeKey(KeyFacts, frozen=True, kw_only=True):
+    """A new API key."""
+
+    key: str
+    """The key itself. It is shown only here: the store keeps its digest."""
 
 
 # the data of server-sent events

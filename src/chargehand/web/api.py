@@ -11,7 +11,7 @@ from chargehand.web.deps import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
 from chargehand.web.gate import Gate
 from chargehand.web.methods import Heads
-from chargehand.web.routes import dashboard, events, flows, jobs, probes, queues, session, system, workers
+from chargehand.web.routes import dashboard, events, flows, jobs, keys, probes, queues, session, system, workers
 from chargehand.web.site import Site
 
 DESCRIPTION = """
@@ -50,7 +50,7 @@ def create(site: Site) -> FastAPI:
     api.state.site = site
     problems.install(api)
     describe(api, DESCRIPTION)
-    for each in (jobs, flows, queues, workers, system, session, probes, dashboard):
+    for each in (jobs, flows, queues, workers, system, keys, session, probes, dashboard):
         api.include_router(each.routes)
     api.include_router(_document(api))
     events.include(api, site)

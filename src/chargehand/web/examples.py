@@ -8,15 +8,16 @@ from chargehand.live.bodies import NodeBody, NodeCrewBody
 from chargehand.model.access import Operation
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.failures import FailureGroup
-from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 from chargehand.model.flows import FlowCounts, FlowRecord, FlowStage
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
-from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot, Tally
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, JobRun, Pause, Recurrence, Snapshot, Tally
 from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.web.answers import (
     Answers,
+    ApiKeys,
     BulkChanged,
     Changed,
     Claims,
@@ -37,9 +38,11 @@ from chargehand.web.answers import (
     Info,
     JobDetail,
     JobPage,
+    KeyFacts,
     LogLine,
     LogLines,
     Made,
+    MadeKey,
     MadeMany,
     NodeAnswer,
     Nodes,
@@ -241,7 +244,21 @@ PAUSES = Pauses((Pause(scope="tag", who="ops", reason="new model", since_ms=AT, 
 CREWS = Crews(
     (CrewRow(name="tag", queue="tag", handler="tagging:Tagger", workers=2, max_attempts=3, timeout_ms=300_000),)
 )
-RECURRING = Recurring((RecurringPlan(name="scan", schedule='{"every_ms":60000}', job="{}", next_run_ms=AT),))
+RECURRING = Recurring(
+    (
+        Recurrence(
+            name="scan", schedule='{"every_ms":60000}', job='{"queue":"tag"}', next_run_ms=AT, last_job=JOB.id,
+            in_words="every 60 s", queue="tag", label="scan", paused_ms=AT, paused_by="ops", pause_reason="new disk",
+            runs=(JobRun(id=JOB.id, state=State.DONE, created_ms=AT, started_ms=AT, finished_ms=AT + 900),),
+        ),
+    )
+)  # fmt: skip
+RECURRING_RUN = Answer(JOB.id, "is queued", AnswerCode.QUEUED)
+RECURRING_PAUSED = Answer("scan", "is paused: it skips its times", AnswerCode.PAUSED)
+RECURRING_RESUMED = Answer("scan", "is no longer paused", AnswerCode.RESUMED)
+KEYS = ApiKeys((KeyFacts(id=ID, name="ann", scopes=("read",), state="in use", created_ms=AT, used_ms=AT),))
+KEY_REVOKED = Answer("ann", "is revoked", AnswerCode.DELETED)
+MADE_KEY = MadeKey(key="ch_…", id=ID, name="ann", scopes=("read",), state="in use", created_ms=AT)
 READINESS = Readiness(ready=True, reasons=(), crews=(CrewReadiness(crew="tag", queue="tag", ready=True),))
 CONCURRENCY = Concurrency(
     (

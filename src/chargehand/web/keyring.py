@@ -49,6 +49,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str | None = None
     """The CSRF token that requests with a session cookie must send to change something."""
     expires_ms: int | None = None
+    key_expires_ms: int | None = None
+    """When the key of the caller expires; its session may end earlier."""
 
 
 class Keyring:
@@ -130,7 +132,9 @@ class Keyring:
             note = asyncio.create_task(self._note(key.id, now))
             self._notes.add(note)
             note.add_done_callback(self._notes.discard)
-        return Caller(name=key.name, kind=kind, scopes=key.scopes, expires_ms=key.expires_ms)
+        return Caller(
+            name=key.name, kind=kind, scopes=key.scopes, expires_ms=key.expires_ms, key_expires_ms=key.expires_ms
+        )  # fmt: skip
 
     async def _note(self, key_id: str, now: int) -> None:
         """Stores when a key was last used; the request does not wait for it."""

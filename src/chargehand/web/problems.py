@@ -62,6 +62,7 @@ KINDS: dict[type[errors.ChargehandError], tuple[int, str]] = {
     errors.JobNotFound: (404, "job-not-found"),
     errors.AmbiguousId: (409, "ambiguous-id"),
     errors.FlowNotFound: (404, "flow-not-found"),
+    errors.RecurringNotFound: (404, "recurring-not-found"),
     errors.CrashNotFound: (404, "crash-not-found"),
     errors.UnknownCrew: (404, "unknown-crew"),
     errors.TopicError: (400, "no-such-topic"),

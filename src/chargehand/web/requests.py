@@ -249,6 +249,36 @@ class ReleaseIn(Body):
     claim: str = Field(pattern=r"^[0-9]{1,19}$", description="The number of the claim, as text.")
 
 
+class RecurringIn(Body):
+    """A recurring job by its name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "nightly scan"}]})
+
+    name: str = Field(min_length=1, max_length=1000)
+
+
+class PauseRecurringIn(RecurringIn):
+    """A recurring job by its name, and the reason of its pause."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "nightly scan", "reason": "new disk"}]})
+
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class KeyIn(Body):
+    """A key to create."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ann", "scopes": ["read"], "expires_s": 86400}]})
+
+    name: Name
+    scopes: Annotated[list[Literal["read", "enqueue", "control"]], Field(min_length=1, max_length=3)] = Field(
+        description="What the key allows; only scopes that the caller has."
+    )
+    expires_s: float | None = Field(
+        default=None, gt=0, le=10 * LONGEST_PAUSE_MS / 1000, description="Seconds until it expires; null: never."
+    )
+
+
 class SignIn(Body):
     """A key to sign in with."""
 

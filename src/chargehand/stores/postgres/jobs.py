@@ -16,7 +16,7 @@ from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.flows import revivable, why_not_revived
 from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, NewJob, Settlement, State
-from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
 from chargehand.model.suspects import Orphan
 from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, rates, statements
@@ -25,7 +25,7 @@ from chargehand.stores.postgres.claiming import Claiming
 from chargehand.stores.postgres.edges import Effects, Following
 from chargehand.stores.postgres.ending import Ending
 from chargehand.stores.postgres.session import Cursor, Session, numbers
-from chargehand.stores.rows import clean, readable
+from chargehand.stores.rows import clean, readable, with_run
 
 LOOK_MOST = 100_000
 """How many edges one transaction looks at, at most."""
@@ -359,8 +359,26 @@ class PostgresJobs(Adding):
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
         if not self._db.rows(_END["move_on"], (name, due_ms, next_run_ms)):
             return False
+        if self._db.rows(_END["recurring_paused"], (name,)):
+            return False
+        return self.run_recurring(name, job) is not None
+
+    def run_recurring(self, name: str, job: NewJob) -> str | None:
+        found = self._db.rows(_END["recurring_runs"], (name,))
+        if not found:
+            return None
         (made,) = self.enqueue([job])
-        self._db.send(_END["fired"], (name, made.id))
+        self._db.send(_END["fired"], (name, made.id, with_run(found[0][0], made.id)))
+        return made.id
+
+    def pause_recurring(self, name: str, who: str, reason: str | None) -> bool:
+        return bool(self._db.rows(_END["recurring_pause"], (self._now, name, readable(who), readable(reason))))
+
+    def resume_recurring(self, name: str, skipped: Rescheduling | None = None) -> bool:
+        if not self._db.rows(_END["recurring_resume"], (name,)):
+            return False
+        if skipped is not None:
+            self._db.rows(_END["move_on"], (name, skipped.due_ms, skipped.next_run_ms))
         return True
 
 

@@ -30,6 +30,7 @@ from chargehand.model.records import (
     HealthRow,
     Holder,
     JobFilter,
+    JobRun,
     JobsFound,
     JobSize,
     LastLife,
@@ -39,6 +40,7 @@ from chargehand.model.records import (
     NodeRow,
     Pause,
     RecurringPlan,
+    RecurringState,
     RestartNote,
     SearchPlace,
     SizesFound,
@@ -205,6 +207,12 @@ SELECT {_CLAIM_FIELDS} FROM chargehand_live t JOIN chargehand_job j ON j.seq = t
 WHERE t.claim IS NOT NULL ORDER BY t.started_ms, t.seq LIMIT $1::bigint
 """.encode()
 _RECURRING = f'SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name COLLATE "C"'.encode()
+_RECURRING_STATES = f'SELECT {columns(RecurringState)} FROM chargehand_recurrence ORDER BY name COLLATE "C"'.encode()
+_RUN_FIELDS = columns(
+    JobRun, id="j.id", state=_STATE, created_ms="j.created_ms", started_ms="coalesce(t.started_ms, e.started_ms)",
+    finished_ms="e.finished_ms",
+)  # fmt: skip
+_RUNS = f"SELECT {_RUN_FIELDS} FROM {_JOINED} WHERE j.id = ANY ($1::text[])".encode()
 _CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
 _CREW_FIELDS = columns(CrewRow, **_CREW)
 _LIVING = "node IN (SELECT name FROM chargehand_node)"
@@ -411,6 +419,12 @@ class PostgresJobReading:
 
     def recurring(self) -> list[RecurringPlan]:
         return records(RecurringPlan, self._db.rows(_RECURRING))
+
+    def recurring_states(self) -> list[RecurringState]:
+        return records(RecurringState, self._db.rows(_RECURRING_STATES))
+
+    def runs(self, ids: Sequence[str]) -> list[JobRun]:
+        return records(JobRun, self._db.rows(_RUNS, ([clean(each) for each in ids],)))
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._db.rows(_WAITING, (self._db.now,))]

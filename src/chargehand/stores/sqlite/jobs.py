@@ -26,9 +26,9 @@ from chargehand.model.job import (
     State,
 )
 from chargehand.model.limits import least, within
-from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
 from chargehand.model.suspects import mark
-from chargehand.stores.rows import clean, columns, readable
+from chargehand.stores.rows import clean, columns, readable, with_run
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, Wanted, insert, is_linked
 from chargehand.stores.sqlite.clock import MOVE_ON
@@ -47,6 +47,18 @@ VALUES {", ".join([_ROW] * count)} ON CONFLICT DO NOTHING
     for count in ROWS_AT_ONCE
 }
 _PLAN = "INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES (?, ?, ?, ?, ?)"
+_RUNS = """
+INSERT INTO chargehand_recurrence (name, runs) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET runs = excluded.runs
+"""
+_PAUSE_RECURRING = """
+INSERT INTO chargehand_recurrence (name, paused_ms, paused_by, pause_reason) VALUES (?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET paused_ms = excluded.paused_ms, paused_by = excluded.paused_by,
+  pause_reason = excluded.pause_reason
+"""
+_RESUME_RECURRING = """
+UPDATE chargehand_recurrence SET paused_ms = NULL, paused_by = NULL, pause_reason = NULL
+WHERE name = ? AND paused_ms IS NOT NULL RETURNING name
+"""
 PROMOTE_AT_ONCE = 200
 """How many scheduled jobs one claim makes due, at most: a million that become due together must not slow it down."""
 
@@ -472,8 +484,30 @@ class SqliteJobs:
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
         if not self._all(MOVE_ON, (name, due_ms, next_run_ms)):
             return False
+        if self._all("SELECT 1 FROM chargehand_recurrence WHERE name = ? AND paused_ms IS NOT NULL", (name,)):
+            return False
+        return self.run_recurring(name, job) is not None
+
+    def run_recurring(self, name: str, job: NewJob) -> str | None:
+        if not self._all("SELECT 1 FROM chargehand_recurring WHERE name = ?", (name,)):
+            return None
         (made,) = self.enqueue([job])
         self._db.execute("UPDATE chargehand_recurring SET last_job = ? WHERE name = ?", (made.id, name))
+        before = next(iter(self._all("SELECT runs FROM chargehand_recurrence WHERE name = ?", (name,))), (None,))
+        self._db.execute(_RUNS, (name, with_run(before[0], made.id)))
+        return made.id
+
+    def pause_recurring(self, name: str, who: str, reason: str | None) -> bool:
+        if not self._all("SELECT 1 FROM chargehand_recurring WHERE name = ?", (name,)):
+            return False
+        self._db.execute(_PAUSE_RECURRING, (name, self._now, readable(who), readable(reason)))
+        return True
+
+    def resume_recurring(self, name: str, skipped: Rescheduling | None = None) -> bool:
+        if not self._all(_RESUME_RECURRING, (name,)):
+            return False
+        if skipped is not None:
+            self._all(MOVE_ON, (name, skipped.due_ms, skipped.next_run_ms))
         return True
 
     def retry(self, ids: Sequence[str]) -> list[str]:

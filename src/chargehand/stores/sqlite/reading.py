@@ -20,6 +20,7 @@ from chargehand.model.records import (
     HealthRow,
     Holder,
     JobFilter,
+    JobRun,
     JobsFound,
     JobSize,
     LastLife,
@@ -29,6 +30,7 @@ from chargehand.model.records import (
     NodeRow,
     Pause,
     RecurringPlan,
+    RecurringState,
     RestartNote,
     SearchPlace,
     SizesFound,
@@ -141,6 +143,8 @@ SELECT {columns(ClaimRow, claim="CAST(fence AS TEXT)")} FROM chargehand_job INDE
 WHERE state = 'running' ORDER BY started_ms, seq LIMIT ?
 """
 _RECURRING = f"SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name"
+_RECURRING_STATES = f"SELECT {columns(RecurringState)} FROM chargehand_recurrence ORDER BY name"
+_RUNS = f"SELECT {columns(JobRun)} FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))"
 _CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
 _CREWS = f"SELECT {columns(CrewRow, **_CREW)} FROM chargehand_crew ORDER BY name"
 _CREWS_WITHOUT_RATES = f"""
@@ -316,6 +320,12 @@ class SqliteJobReading:
 
     def recurring(self) -> list[RecurringPlan]:
         return records(RecurringPlan, self._db.all(_RECURRING))
+
+    def recurring_states(self) -> list[RecurringState]:
+        return records(RecurringState, self._db.all(_RECURRING_STATES))
+
+    def runs(self, ids: Sequence[str]) -> list[JobRun]:
+        return records(JobRun, self._db.all(_RUNS, (json.dumps(ids),)))
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._all(_WAITING, (self._db.now_ms(),))]

@@ -35,7 +35,7 @@ from chargehand.web.answers import (
 from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
-from chargehand.web.requests import ReleaseIn
+from chargehand.web.requests import PauseRecurringIn, RecurringIn, ReleaseIn
 from chargehand.web.site import Site
 from chargehand.web.summaries import info_of, queues_of
 
@@ -232,5 +232,47 @@ async def crews(site: Here) -> Response:
 
 @routes.get("/api/v1/recurring", dependencies=READ, tags=["system"], responses=answers(Recurring, examples.RECURRING))
 async def recurring(site: Here) -> Response:
-    """Returns every recurring job: its schedule, its next time, and its last job."""
+    """Returns every recurring job: its schedule, its next time, its newest jobs, and its pause."""
     return respond(Recurring(tuple(await site.in_thread(site.hand.recurrences))))
+
+
+@routes.post(
+    "/api/v1/recurring/run", dependencies=CONTROL, tags=["system"],
+    responses=answers(Answer, examples.RECURRING_RUN, 404, 409),
+)  # fmt: skip
+async def run_recurring(request: Request, site: Here, which: RecurringIn) -> Response:
+    """Enqueues a recurring job now, besides its schedule; the answer names the job."""
+
+    def run() -> Answer:
+        return Answer(site.hand.run_recurring(which.name), "is queued", AnswerCode.QUEUED)
+
+    return respond(await act(request, run))
+
+
+@routes.post(
+    "/api/v1/recurring/pause", dependencies=CONTROL, tags=["system"],
+    responses=answers(Answer, examples.RECURRING_PAUSED, 404),
+)  # fmt: skip
+async def pause_recurring(request: Request, site: Here, which: PauseRecurringIn) -> Response:
+    """Makes a recurring job skip its times until it is resumed."""
+
+    def pause() -> Answer:
+        site.hand.pause_recurring(which.name, which.reason)
+        return Answer(which.name, "is paused: it skips its times", AnswerCode.PAUSED)
+
+    return respond(await act(request, pause))
+
+
+@routes.post(
+    "/api/v1/recurring/resume", dependencies=CONTROL, tags=["system"],
+    responses=answers(Answer, examples.RECURRING_RESUMED, 404),
+)  # fmt: skip
+async def resume_recurring(request: Request, site: Here, which: RecurringIn) -> Response:
+    """Ends the pause of a recurring job."""
+
+    def resume() -> Answer:
+        if site.hand.resume_recurring(which.name):
+            return Answer(which.name, "is no longer paused", AnswerCode.RESUMED)
+        return Answer(which.name, "was not paused", AnswerCode.NOT_PAUSED)
+
+    return respond(await act(request, resume))

@@ -227,7 +227,27 @@ DELETE FROM chargehand_recurring WHERE NOT nodes && (ARRAY(SELECT name FROM char
 UPDATE chargehand_recurring SET next_run_ms = $3::bigint WHERE name = $1 AND next_run_ms = $2::bigint RETURNING name
 
 -- name: fired
-UPDATE chargehand_recurring SET last_job = $2 WHERE name = $1
+WITH last AS (UPDATE chargehand_recurring SET last_job = $2 WHERE name = $1)
+INSERT INTO chargehand_recurrence (name, runs) VALUES ($1, $3) ON CONFLICT (name) DO UPDATE SET runs = excluded.runs
+
+-- name: recurring_paused
+SELECT name FROM chargehand_recurrence WHERE name = $1 AND paused_ms IS NOT NULL
+
+-- name: recurring_runs
+-- Those who fire, and those who run it besides, take turns.
+SELECT (SELECT runs FROM chargehand_recurrence s WHERE s.name = r.name)
+FROM chargehand_recurring r WHERE r.name = $1 FOR UPDATE OF r
+
+-- name: recurring_pause
+INSERT INTO chargehand_recurrence (name, paused_ms, paused_by, pause_reason)
+SELECT name, {now}, $3, $4 FROM chargehand_recurring WHERE name = $2
+ON CONFLICT (name) DO UPDATE SET paused_ms = excluded.paused_ms, paused_by = excluded.paused_by,
+  pause_reason = excluded.pause_reason
+RETURNING name
+
+-- name: recurring_resume
+UPDATE chargehand_recurrence SET paused_ms = NULL, paused_by = NULL, pause_reason = NULL
+WHERE name = $1 AND paused_ms IS NOT NULL RETURNING name
 
 -- name: ends_in_future
 -- The delay of a retry counts from the end of its last attempt; an end in the future is that of a clock that was ahead.

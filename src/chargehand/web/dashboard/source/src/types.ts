@@ -10,6 +10,10 @@ export interface Answers {
   answers: Answer[];
 }
 
+export interface ApiKeys {
+  keys: KeyFacts[];
+}
+
 export interface Attempt {
   claim: string;
   node: string;
@@ -599,11 +603,36 @@ export interface JobRemoval {
   job: JobIdentity;
 }
 
+export interface JobRun {
+  id: string;
+  state: State;
+  created_ms: number;
+  started_ms: number | null;
+  finished_ms: number | null;
+}
+
 export interface JobUpdate {
   topic: string;
   timestamp_ms: number;
   type: "job_update";
   job: JobBody;
+}
+
+export interface KeyFacts {
+  id: string;
+  name: string;
+  scopes: string[];
+  state: "expired" | "in use" | "revoked";
+  created_ms: number;
+  expires_ms: number | null;
+  used_ms: number | null;
+  revoked_ms: number | null;
+}
+
+export interface KeyIn {
+  name: string;
+  scopes: ("read" | "enqueue" | "control")[];
+  expires_s?: number | null;
 }
 
 export interface LogLine {
@@ -623,6 +652,18 @@ export interface Made {
   queue: string;
   created: boolean;
   replaced: boolean;
+}
+
+export interface MadeKey {
+  id: string;
+  name: string;
+  scopes: string[];
+  state: "expired" | "in use" | "revoked";
+  created_ms: number;
+  expires_ms: number | null;
+  used_ms: number | null;
+  revoked_ms: number | null;
+  key: string;
 }
 
 export interface MadeMany {
@@ -775,6 +816,11 @@ export interface PauseIn {
   for_s?: number | null;
 }
 
+export interface PauseRecurringIn {
+  name: string;
+  reason?: string | null;
+}
+
 export interface Pauses {
   pauses: Pause[];
 }
@@ -893,16 +939,27 @@ export interface Readiness {
   crews: CrewReadiness[];
 }
 
-export interface Recurring {
-  recurring: RecurringPlan[];
-}
-
-export interface RecurringPlan {
+export interface Recurrence {
   name: string;
   schedule: string;
   job: string;
   next_run_ms: number;
   last_job: string | null;
+  in_words: string;
+  queue: string;
+  label: string | null;
+  paused_ms: number | null;
+  paused_by: string | null;
+  pause_reason: string | null;
+  runs: JobRun[];
+}
+
+export interface Recurring {
+  recurring: Recurrence[];
+}
+
+export interface RecurringIn {
+  name: string;
 }
 
 export interface Related {
