@@ -30,6 +30,7 @@ steps = hand.crew("steps", "dashboard_handlers:Steps", workers=int(os.environ.ge
 faults = hand.crew("faults", FAULTY, workers=1, max_attempts=1)
 if "DASH_SCENES" in os.environ:
     hand.crew("scenes", "dashboard_handlers:Steps", workers=int(os.environ["DASH_SCENES"]), max_attempts=1)
+hand.recurring("nightly scan", steps, {"steps": 1, "seconds": 0}, cron="0 3 * * *")
 hand.pages.append(Page("Songs", "/songs"))
 
 app = FastAPI()

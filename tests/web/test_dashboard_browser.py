@@ -48,6 +48,8 @@ PAGES = (
     "jobs",
     "flows",
     "crashes",
+    "recurring",
+    "keys",
     "operations",
     "doctor",
     "worker/worker:steps:0",
@@ -831,3 +833,105 @@ def test_ten_thousand_jobs_of_a_flow_do_not_stutter(page: Page, served: Served) 
     assert took < 1000
     flow.cancel()
     served.hand.resume("steps")
+
+
+def test_a_recurring_job_is_run_paused_and_resumed(page: Page, served: Served) -> None:  # spec: WK-11 DB-5
+    go(page, "recurring")
+    row = page.locator('[data-recurring="nightly scan"]')
+    expect(row).to_contain_text(re.compile("At 03:00 every day.*in .*never"))
+    row.get_by_role("button", name="Run nightly scan now").click()
+    expect(page.get_by_role("status").last).to_contain_text("is queued")
+    expect(row.get_by_role("link", name=re.compile("^done"))).to_be_visible()
+    expect(row.get_by_role("img", name=re.compile("1 runs, 0 failed"))).to_be_visible()
+    row.get_by_role("button", name="Pause nightly scan").click()
+    page.get_by_label("Reason (shown to other users)").fill("new disk")
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text(re.compile("paused by ann .*new disk"))
+    assert served.hand.recurrences()[0].pause_reason == "new disk"
+    row.get_by_role("button", name="Resume nightly scan").click()
+    expect(row).not_to_contain_text("paused")
+    go(page, "operations")
+    expect(page.get_by_role("link", name="nightly scan").first).to_be_visible()
+
+
+def test_a_key_is_made_shown_once_and_revoked(page: Page, served: Served) -> None:  # spec: SE-1 DB-5
+    go(page, "keys")
+    page.get_by_role("button", name="New key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name: who or what uses it").fill("grafana")
+    expect(dialog.get_by_label("read: see everything")).to_be_checked()
+    dialog.get_by_role("button", name="Create").click()
+    secret = page.locator(".made code").inner_text()
+    assert secret.startswith("ch_")
+    row = page.locator('[data-key-name="grafana"]')
+    expect(row).to_contain_text(re.compile("in use.*read.*never"))
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_text(secret)).to_have_count(0)
+    row.get_by_role("button", name="Revoke grafana").click()
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(row).to_contain_text("revoked")
+    assert next(key for key in served.hand.api_keys() if key.name == "grafana").revoked_ms
+
+
+def test_keys_are_hidden_from_a_key_without_control(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:  # spec: SE-2
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    sign_in(page, served.url, keys["eve"])
+    expect(page.get_by_role("link", name="Keys", exact=True)).to_have_count(0)
+    go(page, "recurring")
+    expect(page.locator("[data-recurring]")).to_have_count(1)
+    expect(page.locator("[data-recurring] button")).to_have_count(0)
+    go(page, "keys")
+    expect(page.get_by_text("This key does not have the scope control.")).to_be_visible()
+    context.close()
+
+
+def test_a_large_payload_folds_and_keeps_its_numbers(page: Page, served: Served) -> None:  # spec: DB-3
+    songs = [{"id": (1 << 62) + n, "path": f"/music/{n}.flac"} for n in range(60)]
+    job = served.steps.enqueue({"steps": 1, "seconds": 0, "songs": songs, "deep": {"a": {"b": {"c": HOSTILE}}}})
+    go(page, f"job/{job.id}")
+    tree = page.locator(".json")
+    expect(tree.get_by_text("steps: 1")).to_be_visible()
+    expect(tree).not_to_contain_text(str(1 << 62))
+    tree.locator("summary", has_text="songs").click()
+    tree.locator("summary", has_text=re.compile("^7: ")).click()
+    expect(tree).to_contain_text(f"id: {(1 << 62) + 7}")
+    tree.locator("summary", has_text="songs").click()
+    expect(tree).not_to_contain_text(str((1 << 62) + 7))
+
+
+def test_the_filter_line_completes_fields_queues_and_states(page: Page) -> None:  # spec: DB-3
+    go(page, "jobs")
+    line = page.get_by_role("searchbox", name="Filter")
+    offered = page.locator("#filter-words option")
+    for typed, completed in (
+        ("qu", "queue:"),
+        ("queue:st", "queue:steps"),
+        ("queue:steps state:fa", "queue:steps state:failed"),
+    ):
+        line.fill(typed)
+        expect(offered.first).to_have_attribute("value", completed)
+    line.fill("")
+
+
+def test_a_page_that_cannot_begin_says_why(browser: Browser, served: Served, watched: Watched) -> None:  # spec: DB-6
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    told = {"type": "urn:chargehand:problem:store-unusable", "detail": "the disk of the store is full", "status": 503}
+    page.route("**/api/web/session", lambda route: route.fulfill(status=503, json=told))
+    page.goto(f"{served.url}/dashboard")
+    expect(page.get_by_role("heading", level=1)).to_have_text("The dashboard cannot begin")
+    expect(page.get_by_text("the disk of the store is full")).to_be_visible()
+    page.unroute("**/api/web/session")
+    expect(page.get_by_label("Key")).to_be_visible()
+    context.close()
+
+
+def test_empty_pages_show_the_command(page: Page) -> None:
+    go(page, "jobs?filter=label:~nobody%27s")
+    command = page.locator(".empty .command code")
+    expect(command).to_have_text("chargehand jobs list 'label:~nobody'\\''s'")
+    go(page, "flows?text=nothing")
+    expect(page.locator(".empty")).to_contain_text("No flows match the filter.")

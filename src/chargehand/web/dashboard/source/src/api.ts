@@ -72,6 +72,7 @@ export function get<T>(path: string, query: Query = {}): Promise<T> {
 }
 
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => send<T>("POST", path, body);
+export const remove = <T>(path: string): Promise<T> => send<T>("DELETE", path);
 export const postNothing = <T>(path: string): Promise<T> => send<T>("POST", path);
 
 // Taken when this module is loaded: before the router reads the address.

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { get } from "./api";
 import { crashedAt, info } from "./live";
-import { Ago, Copy, Empty, Failure, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, Copy, Empty, Failure, Skeleton, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashDetail, CrashRecord as Crash } from "./types";
 import { bytes, length, shortId } from "./words";
@@ -32,6 +32,7 @@ export function Crashes({ component, node, again }: { component?: string; node?:
   return (
     <>
       <Trouble error={error} />
+      {!page && !error && <Skeleton rows={3} />}
       {page && page.crashes.length === 0 && <Empty>No crashes recorded.</Empty>}
       {page && page.crashes.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Crash reports">
@@ -73,7 +74,7 @@ export function Crashes({ component, node, again }: { component?: string; node?:
 
 export function CrashPage({ id }: { id: string }) {
   const [crash, error] = useAsked<CrashDetail>(() => get(`api/v1/crashes/${encodeURIComponent(id)}`), [id]);
-  if (!crash) return <Trouble error={error} />;
+  if (!crash) return error ? <Trouble error={error} /> : <Skeleton />;
   return (
     <>
       <header class="top">

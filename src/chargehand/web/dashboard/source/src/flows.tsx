@@ -3,7 +3,7 @@
 import { useRef, useState } from "preact/hooks";
 import { get } from "./api";
 import { flows, flowsTick } from "./live";
-import { Ago, allOfCounts, countWords, CountsBar, Empty, Search, Since, State, Trouble, useAsked } from "./parts";
+import { Ago, allOfCounts, countWords, CountsBar, Empty, Hint, Search, Since, Skeleton, State, Trouble, useAsked } from "./parts";
 import { place, to } from "./route";
 import type { FlowBody, FlowPage, FlowRecord } from "./types";
 import { count, length, plain } from "./words";
@@ -37,12 +37,13 @@ export function Flows() {
       <Trouble error={error} />
       <Newer page={page} first={!after && !filter.text && !filter.state} look={look} />
       {page && page.flows.length > 0 && <Table rows={page.flows} />}
+      {!page && !error && <Skeleton rows={8} />}
       {page && page.flows.length === 0 && (
-        <Empty>
-          {filter.text || filter.state ? "No flows match the filter." : "There are no flows: hand.flow(name) begins one."}
-        </Empty>
+        filter.text || filter.state
+          ? <Empty>No flows match the filter.</Empty>
+          : <Hint command="with hand.flow(name) as flow: …">There are no flows. A flow is a group of jobs that belong together; this begins one:</Hint>
       )}
-      <nav class="paging" aria-label="Pages">
+      {(trail.length > 0 || page?.next) && <nav class="paging" aria-label="Pages">
         <button disabled={!trail.length} onClick={() => setTrail([])}>
           Newest
         </button>
@@ -52,7 +53,7 @@ export function Flows() {
         <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>
           Older
         </button>
-      </nav>
+      </nav>}
     </>
   );
 }

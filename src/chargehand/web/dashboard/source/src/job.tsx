@@ -2,12 +2,13 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { get, may } from "./api";
+import { Json } from "./json";
 import { Life, StackNow } from "./life";
 import { crews, jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
-import { Ago, Bar, Copy, Empty, Failure, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, Bar, Copy, Empty, Failure, progressWords, Since, Skeleton, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { FlowDetail, JobDetail, JobLink } from "./types";
 import { count, exact, exactly, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
@@ -22,7 +23,7 @@ export function JobPage({ id }: { id: string }) {
     if (before.current !== stage) look();
     before.current = stage;
   }, [stage]);
-  if (!found) return <Trouble error={error} />;
+  if (!found) return error ? <Trouble error={error} /> : <Skeleton />;
   const job = merged(found, live);
   const again = (done: boolean) => done && look();
   return (
@@ -70,7 +71,7 @@ export function JobPage({ id }: { id: string }) {
           <h2>
             <span id="result">Result</span> <Copy text={() => pretty(job.result)} what="the result" />
           </h2>
-          <Text label="Result">{pretty(job.result)}</Text>
+          <Json value={job.result} label="Result" />
         </section>
       )}
       <section aria-labelledby="payload">
@@ -78,7 +79,7 @@ export function JobPage({ id }: { id: string }) {
           <span id="payload">Payload</span> <Copy text={() => pretty(job.payload)} what="the payload" />{" "}
           <Copy text={() => asCommand(job)} what="the command that enqueues such a job" label="as a command" />
         </h2>
-        <Text label="Payload">{pretty(job.payload)}</Text>
+        <Json value={job.payload} label="Payload" />
       </section>
       <Related job={job} />
       <Attempts job={job} />

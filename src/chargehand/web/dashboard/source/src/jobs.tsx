@@ -5,7 +5,7 @@ import { get, may, post } from "./api";
 import { completions, filterIn, having, STATES, valueOf } from "./filter";
 import { crews, jobs, jobsTick, now, queueNames, workers } from "./live";
 import { doing } from "./orders";
-import { Ago, ask, Bar, Copy, Empty, progressWords, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
+import { Ago, ask, Bar, Copy, Hint, progressWords, Skeleton, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { BulkChanged, Failures, JobRecord, JobBody as LiveJob, Tally } from "./types";
 import { count, jobName, length, many, parsed, plain, waitsFor } from "./words";
@@ -72,11 +72,14 @@ export function Jobs() {
       <Trouble error={error} />
       {state === "failed" && <Causes filter={filter} changed={changed} />}
       <Newer page={page} first={!after && sort === "newest"} filter={filter} look={changed} />
+      {!page && !error && <Skeleton rows={12} />}
       {page && page.jobs.length > 0 && <Table rows={page.jobs} picked={picked} pick={pick} setPicked={setPicked} />}
       {page && page.jobs.length === 0 && page.searched_ms === null && (
-        <Empty>
-          No jobs match the filter. The same on the command line: <code>chargehand jobs list '{filter}'</code>
-        </Empty>
+        filter ? (
+          <Hint command={`chargehand jobs list '${filter.replaceAll("'", "'\\''")}'`}>No jobs match the filter. The same on the command line:</Hint>
+        ) : (
+          <Hint command={`chargehand jobs enqueue ${crews.value[0]?.name ?? "CREW"} '{}'`}>There are no jobs yet. This enqueues one:</Hint>
+        )
       )}
       {page?.searched_ms != null && (
         <p class="soft" role="status">
@@ -84,8 +87,8 @@ export function Jobs() {
           {page.next !== null && " “Older” continues from there."} A filter with a queue, a state, a tag or since: finds more.
         </p>
       )}
-      {may("control") && <Actions filter={filter} state={state} picked={picked} counts={counts} changed={changed} clear={() => setPicked(new Set())} />}
-      <nav class="paging" aria-label="Pages">
+      {may("control") && page !== null && page.jobs.length > 0 && <Actions filter={filter} state={state} picked={picked} counts={counts} changed={changed} clear={() => setPicked(new Set())} />}
+      {(trail.length > 0 || page?.next) && <nav class="paging" aria-label="Pages">
         <button disabled={!trail.length} onClick={() => setTrail([])}>
           Newest
         </button>
@@ -95,7 +98,7 @@ export function Jobs() {
         <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>
           Older
         </button>
-      </nav>
+      </nav>}
     </>
   );
 }
@@ -182,16 +185,13 @@ function Tabs({ filter, state, counts }: { filter: string; state: string; counts
   );
 }
 
-/** The failed jobs that match by their causes, each with its jobs and their retry. */
-function Causes({ filter, changed }: { filter: string; changed: () => void }) {
+/** The failed jobs that match by their causes, each with its jobs and their retry; `within`: a section that has its heading, also if there is one job. */
+export function Causes({ filter, changed, within }: { filter: string; changed: () => void; within?: boolean }) {
   const [found] = useAsked<Failures>(() => get<Failures>("api/v1/jobs/failures", { filter }), [filter]);
-  const groups = found?.groups.filter((group) => group.count > 1 || found.groups.length > 1) ?? [];
+  const groups = found?.groups.filter((group) => within || group.count > 1 || found.groups.length > 1) ?? [];
   if (!found || !groups.length) return null;
-  return (
-    <section aria-labelledby="causes">
-      <h2 id="causes">
-        Causes <span class="soft">of {count(found.count)} failed jobs</span>
-      </h2>
+  const list = (
+    <>
       <ul class="causes">
         {groups.slice(0, SHOWN_CAUSES).map((group) => (
           <li key={group.filter}>
@@ -215,6 +215,15 @@ function Causes({ filter, changed }: { filter: string; changed: () => void }) {
         ))}
       </ul>
       {groups.length > SHOWN_CAUSES && <p class="soft">{count(groups.length - SHOWN_CAUSES)} more causes are rarer.</p>}
+    </>
+  );
+  if (within) return list;
+  return (
+    <section aria-labelledby="causes">
+      <h2 id="causes">
+        Causes <span class="soft">of {count(found.count)} failed jobs</span>
+      </h2>
+      {list}
     </section>
   );
 }
@@ -429,7 +438,7 @@ function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose:
           <input type="checkbox" aria-label={`Pick ${jobName(job)}`} checked={picked} onClick={(event) => choose(job.id, event.shiftKey)} />
         </td>
       )}
-      <td>
+      <td class="is">
         <State state={job.state} word={job.state} />
       </td>
       <td class="name">
@@ -439,7 +448,7 @@ function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose:
         <span class="soft ends">{job.id.slice(-8)}</span> <Copy text={job.id} what="the id" />
         <Tags tags={job.tags} />
       </td>
-      <td>{job.queue}</td>
+      <td class="queue">{job.queue}</td>
       <td class="what">
         {job.state === "running" && job.progress ? (
           <>
@@ -460,7 +469,7 @@ function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose:
         {job.crashes > 0 && <span class="warn"> +{job.crashes} crashed</span>}
       </td>
       <td>{job.worker && <WorkerLink component={job.worker} node={job.node} />}</td>
-      <td>
+      <td class="created">
         <Ago ms={job.created_ms} />
       </td>
       <td class="number">{took}</td>

@@ -6,7 +6,7 @@ import { place, to } from "./route";
 
 const GO: Record<string, [page: string, title: string]> = {
   o: ["", "Overview"], j: ["jobs", "Jobs"], f: ["flows", "Flows"], q: ["queues", "Queues"], w: ["workers", "Workers"],
-  c: ["crashes", "Crashes"], d: ["doctor", "Diagnosis"],
+  c: ["crashes", "Crashes"], s: ["recurring", "Recurring"], l: ["operations", "Operations"], d: ["doctor", "Diagnosis"],
 };
 const HELP: [keys: string, what: string][] = [
   ["/", "Search jobs"],

@@ -1,9 +1,10 @@
 // The application: header, navigation, and the page that the URL names.
 
-import { effect } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { refused, session, signOut, whoAmI } from "./api";
+import { KeysPage } from "./apikeys";
+import { may, refused, session, signOut, whoAmI } from "./api";
 import { CrashesPage, CrashPage } from "./crashes";
 import { Doctor } from "./doctor";
 import { FlowPage } from "./flow";
@@ -11,14 +12,15 @@ import { Flows } from "./flows";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
 import { Keyboard } from "./keys";
-import { connection, health, info, listen, lostSince, nodeNames, wanted } from "./live";
+import { connection, health, info, listen, lostSince, nodeless, nodeNames, wanted } from "./live";
 import { Nodes } from "./nodes";
 import { Operations } from "./operations";
 import { Overview } from "./overview";
-import { Dialog, Mark, Skeleton, tell, Toasts } from "./parts";
+import { Ago, Copy, Dialog, Mark, Skeleton, tell, Toasts } from "./parts";
 import { howMany, watchProblems } from "./problems";
 import { QueuePage } from "./queue";
 import { QueuesPage } from "./queues";
+import { RecurringPage } from "./recurring";
 import { place, to } from "./route";
 import { SignIn } from "./signin";
 import "./style.css";
@@ -34,8 +36,10 @@ const PAGES: [page: string, title: string][] = [
   ["queues", "Queues"],
   ["workers", "Workers"],
   ["crashes", "Crashes"],
+  ["recurring", "Recurring"],
   ["operations", "Operations"],
   ["doctor", "Diagnosis"],
+  ["keys", "Keys"],
 ];
 
 function Page() {
@@ -65,6 +69,10 @@ function Page() {
       return <CrashesPage />;
     case "crash":
       return <CrashPage key={what} id={what} />;
+    case "recurring":
+      return <RecurringPage />;
+    case "keys":
+      return <KeysPage />;
     case "operations":
       return <Operations />;
     case "doctor":
@@ -88,7 +96,7 @@ function App() {
     first.current = false;
   }, [page, what]);
   if (!session.value) {
-    return refused.value === null ? <main><Skeleton /></main> : <SignIn />;
+    return refused.value === null ? <Waiting /> : <SignIn />;
   }
   const active = PARENTS[page] ?? page;
   const lost = connection.value === "lost";
@@ -102,7 +110,7 @@ function App() {
           <Mark state={lost ? "unknown" : (health.value?.status ?? "unknown")} /> Chargehand
         </strong>
         <nav aria-label="Pages">
-          {PAGES.filter(([name]) => name !== "nodes" || nodeNames.value.length > 0).map(([name, title]) => (
+          {PAGES.filter(([name]) => (name !== "nodes" || nodeNames.value.length > 0) && (name !== "keys" || may("control"))).map(([name, title]) => (
             <a key={name} href={to(name)} aria-current={active === name ? "page" : undefined}>
               {title}
             </a>
@@ -133,6 +141,11 @@ function App() {
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} class={lost ? "stale" : ""}>
+        {nodeless.value !== null && !lost && page !== "" && (
+          <p class="trouble" role="status">
+            <Mark state="error" /> No node is running, noticed <Ago ms={nodeless.value} />: no jobs are performed. <a href={to("")}>What to do</a>
+          </p>
+        )}
         {session.value.scopes.includes("read") ? <Page /> : <p class="trouble">This key does not have the scope read.</p>}
       </main>
       <footer class="soft">
@@ -143,6 +156,22 @@ function App() {
       <Keyboard />
       <Dialog />
     </>
+  );
+}
+
+/** Why the page cannot begin, such as a disk that is full, on which no session can be stored. */
+const troubled = signal<string | null>(null);
+
+function Waiting() {
+  if (troubled.value === null) return <main><Skeleton /></main>;
+  return (
+    <main>
+      <section class="verdict bad" aria-labelledby="verdict">
+        <h1 id="verdict"><Mark state="error" /> The dashboard cannot begin</h1>
+        <p class="command">{troubled.value}</p>
+        <p class="command">This page tries again by itself. On the machine of the server: <code>chargehand doctor</code> <Copy text="chargehand doctor" what="the command" /></p>
+      </section>
+    </main>
   );
 }
 
@@ -158,8 +187,10 @@ async function begin(): Promise<void> {
   for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
     try {
       await whoAmI();
+      troubled.value = null;
       return;
-    } catch {
+    } catch (error) {
+      troubled.value = (error as Error).message;
       connection.value = "lost";
       await new Promise((resolve) => setTimeout(resolve, wait));
     }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
-import { Ago, Empty, Trouble, useAsked, useEvery, WorkerLink } from "./parts";
+import { Ago, Hint, Skeleton, Trouble, useAsked, useEvery, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { Operation } from "./types";
 import { shortName } from "./words";
@@ -22,7 +22,10 @@ export function Operations() {
       <h1 tabIndex={-1}>Operations</h1>
       <p class="soft">Operator actions by user or key, newest first.</p>
       <Trouble error={error} />
-      {page && page.operations.length === 0 && <Empty>No operations yet.</Empty>}
+      {!page && !error && <Skeleton rows={8} />}
+      {page && page.operations.length === 0 && (
+        <Hint command="chargehand pause --reason 'new model'">Nobody has done anything yet. What people and keys do is listed here, for example:</Hint>
+      )}
       {page && page.operations.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Operations">
           <table>
@@ -66,6 +69,8 @@ function Target({ name }: { name: string }) {
   const what = rest.join(":");
   if (kind === "job") return <a href={to("job", what)}>{what.slice(0, 12)}…</a>;
   if (kind === "worker") return <a href={to("worker", name)}>{shortName(name)}</a>;
+  if (kind === "recurring") return <a href={to("recurring")}>{what}</a>;
+  if (kind === "key") return <a href={to("keys")}>key {what}</a>;
   if (kind === "queue") return <a href={to("jobs", undefined, { queue: what })}>queue {what}</a>;
   const [, node, scope] = /^(?!key:)(.+)\/(.+)$/.exec(name) ?? [];
   if (scope === "*") return <a href={to("nodes")}>node {node}</a>;

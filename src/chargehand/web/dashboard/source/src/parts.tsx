@@ -344,7 +344,7 @@ export function Toasts() {
 export interface Field {
   name: string;
   label: string;
-  kind: "text" | "number" | "area" | "choice";
+  kind: "text" | "number" | "area" | "choice" | "check";
   value?: string;
   choices?: string[];
   required?: boolean;
@@ -407,9 +407,10 @@ export function Dialog() {
         <h2 id="question">{asked.title}</h2>
         <p>{asked.text}</p>
         {asked.fields?.map((field) => (
-          <label key={field.name}>
-            {field.label}
+          <label key={field.name} class={field.kind === "check" ? "check" : undefined}>
+            {field.kind !== "check" && field.label}
             <Input field={field} />
+            {field.kind === "check" && field.label}
           </label>
         ))}
         <Trouble error={error} />
@@ -443,6 +444,8 @@ function Input({ field }: { field: Field }) {
       );
     case "number":
       return <input name={name} type="number" defaultValue={value} required={required} min={field.min} max={field.max} />;
+    case "check":
+      return <input name={name} type="checkbox" defaultChecked={value === "on"} />;
     case "text":
       return <input name={name} type="text" defaultValue={value} required={required} />;
   }

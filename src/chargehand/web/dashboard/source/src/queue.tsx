@@ -1,17 +1,21 @@
 // One queue: what it does now, its charts, why jobs fail, what runs longest, its crew and its limits.
 
-import { get, may } from "./api";
+import { useState } from "preact/hooks";
+import { may } from "./api";
 import { Chart, type Line } from "./charts";
 import { acting, crews, type LiveQueue, now, queues, workerKeys, workers, workersTick } from "./live";
+import { quoted } from "./filter";
+import { Causes } from "./jobs";
 import { retryFailed } from "./orders";
-import { Empty, Hint, Skeleton, Since, Trouble, Until, useAsked, WorkerLink } from "./parts";
+import { Empty, Hint, Skeleton, Since, Until, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, type Figure, reach, REACH } from "./samples";
-import type { CrewRow, JobRecord } from "./types";
+import type { CrewRow } from "./types";
 import { count, length, many, perMinute, plain, waiting } from "./words";
 import { CrewOrders, Workers } from "./workers";
 
-const LOOKED_AT = 200;
+/** Up to this number, each failure is looked at as it comes; of more, every tenth. */
+const FEW = 30;
 const SHOWN = 5;
 
 interface Plot {
@@ -19,7 +23,7 @@ interface Plot {
   lines: (Line & { figure: Figure })[];
   format: (n: number) => string;
 }
-const jobs = (n: number): string => count(Math.round(n * 100) / 100);
+const jobs = (n: number): string => (n < 10 && !Number.isInteger(n) ? n.toFixed(1) : count(n));
 const PLOTS: Plot[] = [
   {
     title: "Jobs ended, and newly failed", format: jobs,
@@ -132,33 +136,15 @@ function Figures({ queue, name }: { queue: LiveQueue; name: string }) {
   );
 }
 
-/** The newest failed jobs, grouped by their error. */
+/** The failed jobs by their causes, each with its retry. */
 function Failures({ name, failed }: { name: string; failed: number }) {
-  const [page, error] = useAsked<{ jobs: JobRecord[] }>(
-    () => get("api/v1/jobs", { queue: name, state: "failed", limit: LOOKED_AT }),
-    [name, Math.min(failed, LOOKED_AT) + Math.floor(failed / 10)],
-  );
-  const groups = new Map<string, JobRecord[]>();
-  for (const job of page?.jobs ?? []) {
-    const kind = job.cause_code ?? job.cause ?? job.reason ?? "unknown";
-    groups.set(kind, [...(groups.get(kind) ?? []), job]);
-  }
-  const sorted = [...groups].sort(([, a], [, b]) => b.length - a.length).slice(0, SHOWN);
-  const limited = (page?.jobs.length ?? 0) >= LOOKED_AT;
+  const [changed, setChanged] = useState(0);
   return (
     <section aria-labelledby="failures">
-      <h2 id="failures">Failures by error {limited && <span class="soft">of the newest {LOOKED_AT}</span>}</h2>
-      <Trouble error={error} />
-      {!page && !error && <Skeleton rows={2} />}
-      {page && sorted.length === 0 && <Empty>No job of this queue has failed.</Empty>}
-      <ul class="rows groups">
-        {sorted.map(([kind, its]) => (
-          <li key={kind}>
-            <b class="number">{count(its.length)} ×</b>
-            <a class="what" href={to("job", its[0]!.id)} title={its[0]!.cause ?? undefined}>{plain(its[0]!.cause ?? kind)}</a>
-          </li>
-        ))}
-      </ul>
+      <h2 id="failures">Failures by error</h2>
+      {failed === 0
+        ? <Empty>No job of this queue has failed.</Empty>
+        : <Causes key={`${changed} ${Math.min(failed, FEW)} ${Math.floor(failed / 10)}`} filter={`queue:${quoted(name)}`} changed={() => setChanged(changed + 1)} within />}
     </section>
   );
 }

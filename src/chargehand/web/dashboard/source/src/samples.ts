@@ -19,7 +19,9 @@ const FIGURES = {
   wait_p95_s: (queue: Queue) => queue.wait_p95_s ?? null,
   run_p50_s: (queue: Queue) => queue.run_p50_s ?? null,
   run_p95_s: (queue: Queue) => queue.run_p95_s ?? null,
-  oldest_wait_s: (queue: Queue) => queue.oldest_wait_s ?? null,
+  // Nothing is told while it only goes on waiting.
+  oldest_wait_s: (queue: Queue & { oldest_ms?: number | null }) =>
+    queue.oldest_ms == null ? (queue.oldest_wait_s ?? null) : Math.max(0, (serverNow() - queue.oldest_ms) / 1000),
 };
 export type Figure = keyof typeof FIGURES;
 const NAMES = Object.keys(FIGURES) as Figure[];
