@@ -17,11 +17,23 @@ if "SCENE_CREWS" in os.environ:
 else:
     hand.crew("thumbs", WORK, workers=4, max_attempts=1, limit=20, rate="1200/min")
     hand.crew("render", WORK, workers=2, max_attempts=1)
-    hand.crew("mail", WORK, workers=1, max_attempts=1)
+    paced = os.environ.get("SCENE") == "paced"
+    hand.crew("mail", WORK, workers=1, max_attempts=1, rate="6/min" if paced else None)
+    if paced:
+        hand.crew("calls", "scene_handlers:Call", workers=2, concurrency=40, limit=60, max_attempts=1)
     hand.crew("transcode", WORK, workers=2)
-    if os.environ.get("SCENE") != "well":
+    if os.environ.get("SCENE") == "import":
+        hand.crew("broken", "scene_handlers:Absent", workers=1)
+    if os.environ.get("SCENE") is None:
         hand.crew("embed", "scene_handlers:Embed", workers=2)
         hand.crew("native", "scene_handlers:Native", workers=2)
+
+if os.environ.get("SCENE") == "schedules":
+    thumbs, render = hand.crews["thumbs"], hand.crews["render"]
+    hand.recurring("heartbeat", thumbs, {"steps": 3, "seconds": 0.02}, every=1)
+    hand.recurring("sometimes fails", thumbs, {"steps": 2, "sometimes": "no such host: mirror.example"}, every=1)
+    hand.recurring("nightly scan", render, {"steps": 40}, cron="0 3 * * *", zone="Europe/Berlin")
+    hand.recurring("monthly invoices of all customers in every region", hand.crews["mail"], cron="30 6 1 * mon-fri")
 
 app = FastAPI()
 hand.attach(app)

@@ -1,6 +1,8 @@
 """Handlers of the scenes: a model that is missing, a library that crashes, long and short work."""
 
+import asyncio
 import os
+from importlib import import_module
 from typing import Any
 
 from chargehand import Handler, Job, clock
@@ -51,6 +53,8 @@ class Work(Handler[dict[str, Any], Any]):
             segfault()
         if "error" in job.payload:
             _decode(job.payload["error"])
+        if "sometimes" in job.payload and int(job.id, 16) % 3 == 0:
+            _decode(job.payload["sometimes"])
         return {"steps": steps, "pid": os.getpid()}
 
 
@@ -59,3 +63,20 @@ def _decode(text: str) -> None:
         int(text)
     except ValueError as error:
         raise RuntimeError(f"{text}: the stream ends after 0.2 s\nexpected at least 3 s of audio") from error
+
+
+class Call(Handler[Any, Any]):
+    """Waits for an answer, many at a time."""
+
+    async def perform(self, job: Job[Any]) -> Any:
+        await asyncio.sleep(3)
+
+
+class Absent(Handler[Any, Any]):
+    """Needs a module that is not installed."""
+
+    def set_up(self) -> None:
+        import_module("torch_that_is_not_there")
+
+    def perform(self, job: Job[Any]) -> Any:
+        return None

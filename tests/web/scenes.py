@@ -22,6 +22,7 @@ from shots import NODES, add_songs, begin_flows, node
 import pgserver
 from chargehand import clock
 from chargehand.host.actor import acting_as
+from chargehand.model.access import Scope
 from chargehand.model.job import State
 from chargehand.model.records import JobFilter
 from chargehand.testing import eventually
@@ -39,6 +40,8 @@ class Stage:
 
     def __init__(self, folder: Path, browser: Browser, stack: ExitStack) -> None:
         self.folder, self.browser, self.stack = folder, browser, stack
+        self.with_key = False
+        """Whether a key is made, with which the pages sign in: the token ends with the first key."""
         self.before: Callable[[], None] | None = None
         """What happens when the page has been open for a while, before the pictures are taken."""
 
@@ -202,6 +205,42 @@ def flows(stage: Stage) -> dict[str, str]:
     return {"flow": f"flow/{begin_flows(served)}", "flows": "flows", "overview": ""}
 
 
+@scene
+def schedules(stage: Stage) -> dict[str, str]:
+    """Recurring jobs that are well, fail, and are paused; keys; jobs with large payloads."""
+    served = stage.serve(SCENE="schedules")
+    hand = served.hand
+    eventually(lambda: len(hand.recurrences()) == 4, 60)
+    with acting_as("ann", "http 127.0.0.1"):
+        hand.pause_recurring("monthly invoices of all customers in every region", "the bank does not answer")
+        hand.run_recurring("nightly scan")
+    songs = [{"path": f"/music/{n:03}.flac", "id": (1 << 62) + n, "tags": ["vinyl", None, True]} for n in range(60)]
+    large = hand.crews["thumbs"].enqueue({"steps": 2, "songs": songs, "options": {"rate": 0.25, "deep": {"a": [1, 2]}}})
+
+    def use_keys() -> None:
+        hand.make_key("grafana", [Scope.READ])
+        hand.make_key("deploy", [Scope.READ, Scope.CONTROL], seconds=86_400 * 30)
+        hand.make_key("old laptop", list(Scope))
+        hand.revoke_key("old laptop")
+
+    stage.with_key = True
+    stage.before = use_keys
+    return {"recurring": "recurring", "keys": "keys", "payload": f"job/{large.id}", "overview": ""}
+
+
+@scene
+def paced(stage: Stage) -> dict[str, str]:
+    """A queue that is limited by its rate, and a crew whose workers each have several jobs in hand."""
+    served = stage.serve(SCENE="paced")
+    hand = served.hand
+    hand.crew("calls", "scene_handlers:Call", max_attempts=1)
+    hand.internal.enqueue([hand.crews["mail"].new_job({"steps": 1}, label=f"invoice {at}") for at in range(120)])
+    hand.internal.enqueue(
+        [hand.crews["calls"].new_job({}, label=f"fetch page {at} of the catalogue") for at in range(400)]
+    )
+    return {"overview": "", "queue": "queue/mail", "queue-calls": "queue/calls", "worker": "worker/worker:calls:0"}
+
+
 @contextmanager
 def _tab(browser: Browser, address: str, theme: str, size: dict[str, int]) -> Generator[Page]:
     context = browser.new_context(viewport=size, color_scheme=theme)  # type: ignore[arg-type]
@@ -219,9 +258,12 @@ def take(name: str, stage: Stage, work: Scene, pictures: Path) -> None:
     if os.environ.get("SCENE_HOLD"):
         input(f"{stage.served.address}\n{stage.served.store}\nEnter ends the scene: ")
         return
+    address = stage.served.address
+    if stage.with_key:
+        address = f"{stage.served.url}/dashboard#token={stage.served.hand.make_key('ann', list(Scope))[0]}"
     with ExitStack() as open_tabs:
         found = {
-            kind: open_tabs.enter_context(_tab(stage.browser, stage.served.address, theme, size))  # type: ignore[arg-type]
+            kind: open_tabs.enter_context(_tab(stage.browser, address, theme, size))  # type: ignore[arg-type]
             for kind, theme, size in tabs
         }
         found["light"].wait_for_timeout(WARM_UP_MS)
