@@ -839,7 +839,7 @@ def test_a_recurring_job_is_run_paused_and_resumed(page: Page, served: Served) -
     go(page, "recurring")
     row = page.locator('[data-recurring="nightly scan"]')
     expect(row).to_contain_text(re.compile("At 03:00 every day.*in .*never"))
-    row.get_by_role("button", name="Run nightly scan now").click()
+    row.get_by_role("button", name="Run now: nightly scan").click()
     expect(page.get_by_role("status").last).to_contain_text("is queued")
     expect(row.get_by_role("link", name=re.compile("^done"))).to_be_visible()
     expect(row.get_by_role("img", name=re.compile("1 runs, 0 failed"))).to_be_visible()
@@ -904,7 +904,7 @@ def test_a_large_payload_folds_and_keeps_its_numbers(page: Page, served: Served)
 
 def test_the_filter_line_completes_fields_queues_and_states(page: Page) -> None:  # spec: DB-3
     go(page, "jobs")
-    line = page.get_by_role("searchbox", name="Filter")
+    line = page.get_by_label("Filter", exact=True)
     offered = page.locator("#filter-words option")
     for typed, completed in (
         ("qu", "queue:"),

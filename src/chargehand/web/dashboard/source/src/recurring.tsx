@@ -79,7 +79,7 @@ function Row({ row, look }: { row: Recurrence; look: () => void }) {
       <td class="queue"><a href={to("queue", row.queue)}>{row.queue}</a></td>
       {may("control") && (
         <td class="does">
-          <button data-key="r" aria-label={`Run ${plain(row.name)} now`} onClick={() => void runNow(row.name).then(look)}>Run now</button>
+          <button data-key="r" aria-label={`Run now: ${plain(row.name)}`} onClick={() => void runNow(row.name).then(look)}>Run now</button>
           {paused === null ? (
             <button data-key="p" aria-label={`Pause ${plain(row.name)}`} onClick={() => void pause(row.name).then(look)}>Pause</button>
           ) : (
