@@ -203,6 +203,9 @@ def test_a_stage_that_does_not_yield_is_ended_by_force_and_the_film_says_deletin
     assert server.delete(film) == 202
     assert server.get(film)["status"] == "deleting"
     assert [each["status"] for each in server.http.get("/jobs", params={"text": film}).json()["jobs"]] == ["deleting"]
+    found = server.http.get("/jobs", params={"status": "deleting"}).json()["jobs"]
+    assert film in [each["id"] for each in found]
+    assert {each["status"] for each in found} == {"deleting"}
     assert server.delete(film) == 202
     for verb in ("retry", "reanalyse"):
         assert server.http.post(f"/jobs/{film}/{verb}").status_code == 409

@@ -133,6 +133,9 @@ def test_a_crash_of_the_decoder_is_that_of_its_job(here: crews.Crews, tmp_path: 
         assert pid is not None
         os.kill(pid, signal.SIGSEGV)
         eventually(lambda: flow.status().ended_ms is not None, timeout=60, what="the flow ends")
+        workers = {each["crew"]: each["pid"] for each in (here.hand.status() or {})["workers"]}
+        threads = {crew: len(os.listdir(f"/proc/{workers[crew]}/task")) for crew in ("frames", "ocr")}
+        assert threads == {"frames": 2, "ocr": 2}  # those of any worker: no native pool has added one; spec: AR-2
     assert flow.status().state == "done"
     (job,) = here.hand.jobs(JobFilter(queue="frames"))
     assert job.crashes == 1

@@ -112,9 +112,13 @@ class Catalogue:
         return _row(found[0]) if found else None
 
     def find(
-        self, *, text: str = "", state: State | None = None, category: str = "", before: str = "", limit: int = 50
-    ) -> list[FilmRow]:
-        """Returns a page of films, newest first; `before` is the id of the last one of the previous page."""
+        self, *, text: str = "", state: State | None = None, category: str = "", before: str = "", limit: int = 50,
+        deleting: bool = False,
+    ) -> list[FilmRow]:  # fmt: skip
+        """Returns a page of films, newest first; `before` is the id of the last one of the previous page.
+
+        With `deleting`, only films that are to be deleted.
+        """
         where, values = ["1 = 1"], list[Any]()
         if text:
             where.append("LOWER(name || ' ' || id || ' ' || COALESCE(outcome, '')) LIKE ? ESCAPE '!'")
@@ -123,6 +127,8 @@ class Catalogue:
             if value:
                 where.append(f"{column} = ?")
                 values.append(value)
+        if deleting:
+            where.append("deleting_ms IS NOT NULL")
         if before:
             where.append("id < ?")
             values.append(before)

@@ -157,8 +157,9 @@ class Service:
         found: list[FilmView] = []
         while len(found) < limit:
             page = self.films.find(
-                text=text, state=known.get(status), category=category, before=before, limit=min(MOST, 2 * limit)
-            )
+                text=text, state=known.get(status), category=category, before=before, limit=min(MOST, 2 * limit),
+                deleting=status == "deleting",
+            )  # fmt: skip
             if not page:
                 break
             before = page[-1].id
