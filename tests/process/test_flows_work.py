@@ -279,14 +279,15 @@ def test_each_of_several_jobs_keeps_its_own_checkpoint(make_hand: Callable[..., 
 
 
 # spec: FL-5
+@pytest.mark.parametrize("victim", ["worker", "node"])
 def test_scratch_is_removed_after_a_kill_and_folders_with_their_flow(
-    make_hand: Callable[..., Chargehand], world: World
+    make_hand: Callable[..., Chargehand], world: World, victim: str
 ) -> None:
     hand = make_hand()
     crew = hand.crew("files", "flow_handlers:Files", takes=dict)
     with hand.running():
         with hand.flow("files") as flow:
-            refs = [flow.enqueue(crew, {"crash": crash, "ledger": world.ledger}) for crash in (True, False)]
+            refs = [flow.enqueue(crew, {"kill": kill, "ledger": world.ledger}) for kill in (victim, None)]
         names = sorted(f"whole-{ref.id}" for ref in refs)
         assert names in [ref.wait(30) for ref in refs]
         told = [(Path(scratch), Path(folder)) for _, scratch, folder in world.lines("files")]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 
-from chargehand import log
+from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.model.job import Claim
 from chargehand.store import Store
@@ -20,7 +20,7 @@ MOST_CLAIMS = 1_000_000
 
 
 class JobFilesThread(threading.Thread):
-    """Sweeps the folders at its start, and then every SWEEP_EVERY seconds."""
+    """Sweeps the folders when it is told to, and every SWEEP_EVERY seconds."""
 
     def __init__(self, root: str, open_store: Callable[[], Store]) -> None:
         super().__init__(name="files", daemon=True)
@@ -31,6 +31,10 @@ class JobFilesThread(threading.Thread):
         """Removes the folders of attempts whose worker has died."""
         self._inbox.put(tuple(attempt_name(claim.id, claim.number) for claim in claims))
 
+    def sweep_now(self) -> None:
+        """Sweeps the folders at once: attempts whose folders nobody has removed may have ended."""
+        self._inbox.put(())
+
     def stop(self, patience: float) -> None:
         """Ends the thread after what it was asked for, and waits so many seconds for it."""
         self._inbox.put(None)
@@ -38,16 +42,19 @@ class JobFilesThread(threading.Thread):
             self.join(patience)
 
     def run(self) -> None:
-        self._sweep()
+        sweep_at = clock.monotonic() + SWEEP_EVERY
         while True:
             try:
-                left = self._inbox.get(timeout=SWEEP_EVERY)
+                left = self._inbox.get(timeout=max(0.0, sweep_at - clock.monotonic()))
             except Empty:
-                self._sweep()
-                continue
+                left = ()
             if left is None:
                 return
-            remove(self._root, SCRATCH, left, _report)
+            if left:
+                remove(self._root, SCRATCH, left, _report)
+            else:
+                self._sweep()
+                sweep_at = clock.monotonic() + SWEEP_EVERY
 
     def _sweep(self) -> None:
         try:

@@ -485,6 +485,8 @@ class Node:
                     self._ledger.chore(self._lead(now), now, urgent=True)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(settlements, died):
+                if self._job_files is not None:
+                    self._job_files.sweep_now()  # not before: a folder stays as long as its claim
                 if settlements:
                     log.warning(
                         "jobs of a node that died were released; only one of them runs at a time until they have ended"
