@@ -16,8 +16,9 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from flask import Flask
 from minimal_handlers import Bare
+from pydantic import BaseModel
 
-from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout
+from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry
 from chargehand.testing import fake, perform
 
 Try = Callable[["World"], Any]
@@ -192,6 +193,41 @@ def test_tools_for_tests_name_what_they_take(world: World) -> None:
         fake(named, print),
     ):
         pass
+
+
+class Careless(Handler[dict[str, Any], None]):
+    """Makes the mistake that its payload names."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> None:
+        one: Any = {"path": "a"}
+        wrong: Any = "5m"
+        match job.payload["mistake"]:
+            case "spawn one":
+                job.spawn("any", one)
+            case "spawn a model":
+                job.spawn("any", Model(path="a"))
+            case "progress":
+                job.progress(wrong)
+            case _:
+                raise Retry(wrong)
+
+
+class Model(BaseModel):
+    path: str
+
+
+@pytest.mark.parametrize(
+    ("mistake", "answer"),
+    [
+        ("spawn one", "the payloads for job.spawn are one dict; must be several, such as a list: enqueue takes one"),
+        ("spawn a model", "the payloads for job.spawn are one Model; must be several"),
+        ("progress", "progress: done is '5m'; expected a number; stage= and detail= take texts"),
+        ("retry", "Retry: after is '5m'; must be a number of seconds, such as 90"),
+    ],
+)
+def test_mistakes_in_a_handler(mistake: str, answer: str) -> None:
+    with pytest.raises((ChargehandError, ValueError, TypeError), match=answer):
+        perform(Careless, {"mistake": mistake})
 
 
 def test_a_missing_label_is_none(world: World) -> None:

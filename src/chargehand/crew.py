@@ -19,6 +19,7 @@ from chargehand.errors import (
     summary,
 )
 from chargehand.flow import Flow
+from chargehand.handler import check_several
 from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
 from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
@@ -198,10 +199,6 @@ def outcome(job: JobRecord, gives: Any) -> Any:
             raise JobFailed(job.id, job.reason or "failed", job.error)
 
 
-def _kind(value: Any) -> str:
-    return type(value).__name__
-
-
 class Crew(Generic[Payload, Result]):
     """A named group of identical workers, for callers that enqueue jobs for it."""
 
@@ -271,12 +268,7 @@ class Crew(Generic[Payload, Result]):
     def new_jobs(self, payloads: Iterable[Payload], **options: Unpack[JobOptions]) -> list[NewJob]:
         """Returns checked jobs for this crew, with the same options, without enqueueing them. Raises PayloadError."""
         self._check_own(options)
-        given: Any = payloads
-        if isinstance(given, str | bytes | dict) or not hasattr(given, "__iter__"):
-            raise PayloadError(
-                f"the payloads for crew {self.name!r} are one {_kind(given)}; must be several, such as a list: "
-                "enqueue takes one"
-            )
+        check_several(f"the payloads for crew {self.name!r}", payloads)
         many = list(payloads)
         model = new_job(self.plan, "null", **options)
         what = f"the payload for crew {self.name!r}"

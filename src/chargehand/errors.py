@@ -231,6 +231,8 @@ class Retry(ChargehandError):
     code = "retry"
 
     def __init__(self, after: float, reason: str = "") -> None:
+        if not hasattr(after, "__float__"):  # a text, or a timedelta
+            raise TypeError(f"Retry: after is {after!r}; must be a number of seconds, such as 90")
         super().__init__(reason or f"retry in {after:g} s")
         self.after = after
 

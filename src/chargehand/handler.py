@@ -132,6 +132,13 @@ class JobContext(Protocol):
     def settle(self, result: Any) -> "AbstractContextManager[Transaction]": ...
 
 
+def check_several(what: str, given: Any) -> None:
+    """Raises PayloadError if one payload was given instead of several; a model of pydantic is iterable, too."""
+    name, is_model = given.__class__.__name__, hasattr(given, "model_dump")
+    if isinstance(given, str | bytes | dict) or is_model or not hasattr(given, "__iter__"):
+        raise errors.PayloadError(f"{what} are one {name}; must be several, such as a list: enqueue takes one")
+
+
 class Job(Generic[Payload]):
     """A job as its handler receives it: the payload, and methods to report progress and enqueue further jobs."""
 
@@ -212,6 +219,7 @@ class Job(Generic[Payload]):
     ) -> list[str]:
         """Enqueues children of this job, as `enqueue` does: those that follow this job also wait for its children, and
         `results` gives them the results of the children. Returns their ids."""
+        check_several("the payloads for job.spawn", payloads)
         return self._context.spawn(crew, payloads, dict(options))
 
     @overload

@@ -126,6 +126,8 @@ def number(name: str, value: Any) -> float | None:
         raise ValueError(
             f"progress: {name} is an integer beyond the range of float; expected a finite number"
         ) from None
+    except (TypeError, ValueError):
+        raise ValueError(f"progress: {name} is {value!r}; expected a number; stage= and detail= take texts") from None
     if given - given != 0:  # infinite or NaN
         raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
     return given
