@@ -108,7 +108,7 @@ BAD: list[tuple[list[str], int, str]] = [
     (["jobs", "enqueue", "do", "1", "--key", "k" * 300, "--app", "scripted_app:hand"], 2, "key has 300 characters"),
     (["jobs", "show", "nothing", "--app", "scripted_app:hand"], 1, "there is no job 'nothing'"),
     (["jobs", "list", "--state", "lost", "--app", "scripted_app:hand"], 2, "lost"),
-    (["work", "no_such_module:hand"], 2, "cannot be imported"),
+    (["work", "no_such_module:hand"], 2, "there is no module 'no_such_module' in"),
     (["work", "scripted_handlers:nothing"], 2, "has no name 'nothing'; its Chargehand objects: none"),
     (["work", "json"], 2, "does not have exactly one Chargehand object; its Chargehand objects: none"),
     (["work", "scripted_app:hand", "--log-level", "LOUD"], 2, "allowed are DEBUG, INFO, WARNING, ERROR"),

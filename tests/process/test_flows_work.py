@@ -291,7 +291,9 @@ def test_scratch_is_removed_after_a_kill_and_folders_with_their_flow(
         names = sorted(f"whole-{ref.id}" for ref in refs)
         assert names in [ref.wait(30) for ref in refs]
         told = [(Path(scratch), Path(folder)) for _, scratch, folder in world.lines("files")]
-        assert len({scratch for scratch, _ in told}) == 3, "one for each attempt"
+        # Three attempts, and a fourth if the other job was in hand, too, when the node was killed.
+        assert len({scratch for scratch, _ in told}) == len(told), "one for each attempt"
+        assert len(told) in ((3, 4) if victim == "node" else (3,))
         eventually(lambda: not any(scratch.exists() for scratch, _ in told), what="no scratch is left")
         ((_, folder), *_) = told
         assert {folder for _, folder in told} == {folder}

@@ -71,7 +71,7 @@ class RemoteWatcher:
         self._received: list[dict[str, Any]] = []
         self._error: ChargehandError | None = None
 
-    def receive(self) -> None:
+    def _receive(self) -> None:
         """Receives events until the process ends; runs in the thread."""
         with suppress(RuntimeError):  # the event loop is closed: the command has ended
             try:
@@ -88,11 +88,14 @@ class RemoteWatcher:
         self._error = error
         self._news.set()
 
-    async def complete(self) -> None:
-        """Waits until the state of every worker and queue has arrived, for PATIENCE seconds at most."""
+    async def start(self) -> None:
+        """Receives events from now on, and waits until the state of every worker and queue has arrived, for PATIENCE
+        seconds at most."""
+        # A refused client is closed at once; closed while the thread connects, it would leave that connection open.
         self.node_there = await asyncio.to_thread(self._client.status) is not None
         wanted = {"system:health", *(f"{w.component}:status" for w in await asyncio.to_thread(self._client.workers))}
         wanted |= {f"queue:{queue.queue}:status" for queue in await asyncio.to_thread(self._client.queues)}
+        threading.Thread(target=self._receive, daemon=True).start()
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 while self._error is None and wanted - {event["topic"] for event in self._received}:
@@ -127,8 +130,7 @@ class RemoteFeed:
     @asynccontextmanager
     async def watch(self, patterns: Patterns) -> AsyncGenerator[RemoteWatcher]:
         watcher = RemoteWatcher(self._client)
-        threading.Thread(target=watcher.receive, daemon=True).start()
-        await watcher.complete()
+        await watcher.start()
         yield watcher
 
 
