@@ -107,6 +107,7 @@ class CrewOptions(TypedDict, total=False):
     retry_on: ExceptionTypes
     give_up_on: ExceptionTypes
     backoff: float | Sequence[float]
+    hide: Sequence[str]
 
 
 def _check_ids(method: str, *ids: Any) -> None:
@@ -234,8 +235,9 @@ class Chargehand:
         for option in ("retry_on", "give_up_on"):
             if option in rest:
                 rest[option] = exception_names(f"crew {name!r}: {option}", rest[option])
-        if isinstance(rest.get("backoff"), list):
-            rest["backoff"] = tuple(rest["backoff"])
+        for option in ("backoff", "hide"):
+            if isinstance(rest.get(option), list):
+                rest[option] = tuple(rest[option])
         for option in ("recycle_memory", "memory", "gpu_memory"):
             rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
         for word, kind in (("takes", takes), ("gives", gives)):
@@ -246,6 +248,7 @@ class Chargehand:
         self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
         crew = Crew[Any, Any](self.internal, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
+        self.internal.hide(crew.plan.queue, crew.plan.hide)
         return crew
 
     @callers.located

@@ -84,10 +84,10 @@ def started_at_most(rate: Rate, starts: list[tuple[int, int]]) -> bool:
     return all(standing(rate, starts, at + rate.period_ms - 1).started <= rate.count for at, _ in starts)
 
 
-def row(rate: str | None = None, rate_per_key: str | None = None, **about: int) -> CrewRow:
+def row(rate: str | None = None, rate_per_key: str | None = None, limit: int | None = None) -> CrewRow:
     return CrewRow(
         name="c", queue="q", handler="m:H", workers=1, max_attempts=1, timeout_ms=None, rate=rate,
-        rate_per_key=rate_per_key, **about,
+        rate_per_key=rate_per_key, limit=limit,
     )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def emitted(record: logging.LogRecord, monkeypatch: pytest.MonkeyPatch) -> list[
     """Returns the lines that a worker writes for a record of the job `own-job`."""
     written: list[bytes] = []
     monkeypatch.setattr(logs.os, "write", lambda _, data: written.append(data))
-    logs._Forward(lambda: {"id": "own-job"}, SECRET).emit(record)
+    logs._Forward(lambda: {"id": "own-job"}, SECRET, frozenset()).emit(record)
     monkeypatch.undo()
     return written
 

@@ -195,3 +195,25 @@ def test_many_are_changed_where_the_store_is(web: Web) -> None:  # spec: CL-5
     web.hand.internal.enqueue([web.plain.new_job({}) for _ in range(30)])
     assert "30 cancelled" in run(web, "cancel", "queue:plain")
     assert "30 queued again" in run(web, "retry", "state:cancelled queue:plain")
+
+
+def test_hidden_fields_are_shown_to_no_reader_and_cannot_be_searched(web: Web) -> None:  # spec: HK-4
+    secret: Any = web.hand.crew("secret", "nowhere:Secret", takes=dict, hide=["Token"])  # no node has registered it
+    job = secret.enqueue({"token": "abc", "n": 1}, meta={"token": "abc"}).id
+    told = [
+        web.ask("GET", path).text
+        for path in (f"/api/v1/jobs/{job}", "/api/v1/jobs", "/api/v1/jobs?filter=queue:secret", "/api/v1/jobs?sort=age")
+    ]
+    assert [("abc" in text) for text in told] == [False] * 4
+    assert web.get(f"/api/v1/jobs/{job}")["payload"] == {"token": "(hidden)", "n": 1}
+    assert bytes(secret.ref(job).job().payload) == b'{"token":"abc","n":1}'
+    assert ids(web.get("/api/v1/jobs", params={"filter": "payload.n:1"})) == [job]
+    for method, path in (("GET", "jobs"), ("GET", "jobs/counts"), ("GET", "jobs/failures")):
+        refused = web.ask(method, f"/api/v1/{path}", params={"filter": "queue:secret payload.token:~a"})
+        assert "hides the field 'token'" in problem(refused, 422, "invalid-request")["detail"]
+    for verb in ("retry", "cancel", "delete"):
+        for dry_run in (True, False):
+            refused = web.ask("POST", f"/api/v1/jobs/{verb}", json={"filter": "payload.Token:abc", "dry_run": dry_run})
+            assert refused.status_code == 422, refused.text
+    elsewhere = web.get("/api/v1/jobs", params={"filter": "queue:plain payload.token:abc"})
+    assert elsewhere["jobs"] == []

@@ -74,6 +74,7 @@ def show_flow(
     flow, stages = service.flow(id), service.stages(id)
     running = service.jobs(JobFilter(flow=id, state=State.RUNNING, limit=FEW)) if flow.counts.running else []
     failed = service.jobs(JobFilter(flow=id, state=State.FAILED, limit=FEW)) if flow.counts.failed else []
+    running, failed = service.shown(running), service.shown(failed)
     waits = _waits_for(service, flow) if flow.ended_ms is None and not running else None
     if json:
         about = {name: getattr(flow, name) for name in FlowRecord.__struct_fields__}

@@ -199,7 +199,7 @@ def list_jobs(
             raise ConfigurationError(f"--before needs the order newest or oldest, not {sort}")
         after = SearchPlace(0, service.job(before).seq)  # raises JobNotFound; otherwise the page would be empty
     found = service.search(which, sort, after)
-    jobs = found.jobs
+    jobs = service.shown(found.jobs)
     if not jobs:
         hints.about_queue(service, application, which.queue)
         hints.about_flow(service, which.flow)
@@ -244,7 +244,7 @@ def show_job(
 ) -> None:
     """Show one job with its attempts, the jobs that it is related to, and the crash reports of workers that held it."""
     service = find.service(application, store)
-    job = service.job(id)
+    (job,) = service.shown([service.job(id)])
     attempts = service.attempts(job.id)
     relations = service.relations(job.id)
     reports = service.crashes(CrashFilter(job=job.id))

@@ -308,6 +308,9 @@ class Remote:
         result = None if found.result is None else msgspec.Raw(msgspec.json.encode(found.result))
         return msgspec.structs.replace(found, result=result)  # in the form in which a store returns it
 
+    def shown(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        return list(jobs)  # the server has hidden what is hidden
+
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         below = which.below if which.before is None else self.job(which.before).seq
         after = None if below is None else cursor(below)

@@ -38,7 +38,7 @@ def states(readings: "Readings", wanted: Patterns) -> list[Shown]:
     for body in queue_bodies(seen.counts or (), seen.waiting, seen.served, throughput):
         topic = queue_topic(body.name)
         found.append(Shown(topic, topic, "queue", body))
-    for job in seen.jobs:
+    for job in readings.shown(seen.jobs):
         topic = job_topic(job.id)
         found.append(Shown(topic, topic, "job", JobBody.of_record(job), aside=job.id not in seen.listed))
     for job_id in seen.gone:

@@ -434,6 +434,7 @@ class Operations(FlowOperations):
         return self._clear(which, most, "clear")
 
     def _clear(self, which: JobFilter, most: int, verb: str) -> tuple[int, bool]:
+        self._check_search(which)
         gone = 0
         for state in sorted(FINISHED) if which.state is None else [which.state]:
             page = msgspec.structs.replace(which, state=state)
@@ -457,6 +458,7 @@ class Operations(FlowOperations):
     ) -> BulkDone:
         """Retries, cancels or deletes jobs that match, newest first, in transactions of at most 500 jobs, until `most`
         (10,000) were seen or some seconds are over; `after` is `next` of the part before."""
+        self._check_search(which)
         most = AT_MOST if most is None else most
         filters = selected(verb, which)
         until = clock.monotonic() + BULK_SECONDS

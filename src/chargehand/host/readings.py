@@ -33,7 +33,7 @@ from chargehand.host.pool import StorePool
 from chargehand.host.reach import Reach
 from chargehand.host.restart_plan import RestartPlan
 from chargehand.ids import is_short
-from chargehand.live import store_view
+from chargehand.live import hiding, store_view
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import (
     Component,
@@ -118,6 +118,7 @@ class Readings:
         self.calls = Calls(location)
         self.keys = Keys(self.stores, location)
         self.reach = Reach(location, self.stores, self.calls)
+        self._hidden: list[tuple[str, tuple[str, ...]]] = []
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     @property
@@ -142,17 +143,39 @@ class Readings:
         with self.stores.use() as store:
             return store.jobs.find(which)
 
+    def hide(self, queue: str, names: tuple[str, ...]) -> None:
+        """Notes that the application hides these fields of the queue's jobs, whether a node has registered its crew or
+        not."""
+        self._hidden.append((queue, names))
+
+    def shown(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        if not jobs:
+            return []
+        hidden = self._fields_hidden()
+        return [hiding.shown(job, hidden) for job in jobs]
+
+    def _fields_hidden(self) -> hiding.Hidden:
+        return hiding.together(self.known_crews(), self._hidden)
+
+    def _check_search(self, which: JobFilter) -> None:
+        """Raises ConfigurationError if the filter compares a value that is hidden."""
+        if hiding.compares_payloads(which):
+            hiding.check_search(which, self._fields_hidden())
+
     def search(
         self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None, seconds: float = SEARCH
     ) -> JobsFound:
+        self._check_search(which)
         with self.stores.use() as store:
             return store.jobs.search(which, sort, after, seconds)
 
     def tally(self, which: JobFilter, seconds: float = SEARCH) -> Tally:
+        self._check_search(which)
         with self.stores.use() as store:
             return store.jobs.tally(which, seconds)
 
     def failures(self, which: JobFilter, seconds: float = SEARCH) -> Failures:
+        self._check_search(which)
         with self.stores.use() as store:
             found = store.jobs.failures(which, MOST_FAILURES, seconds)
         return Failures(tuple(grouped(found.jobs, which)), len(found.jobs), found.searched_ms)

@@ -205,6 +205,10 @@ class Service(Protocol):
         """Returns a page of jobs, newest first."""
         ...
 
+    def shown(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Returns jobs as readers are shown them: without the values of the fields that their crews hide."""
+        ...
+
     def search(self, which: JobFilter, sort: Sort = Sort.NEWEST, after: SearchPlace | None = None) -> JobsFound:
         """Returns a page of jobs in this order; if time runs out, it says how far the search came."""
         ...

@@ -20,6 +20,7 @@ from chargehand.model.fleet.policy import RestartPolicy, budget
 from chargehand.model.flows import FlowCounts, FlowRecord, FlowState
 from chargehand.model.health import Findings, Verdict, will_work
 from chargehand.model.held import Held
+from chargehand.model.hiding import without
 from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut, same_count
 from chargehand.model.records import Counts, HealthNote
 from chargehand.model.spread import quantile
@@ -363,6 +364,12 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             progress=None if progress is None else short_progress(progress), tags=claim.tags or (), flow=claim.flow,
             meta=None if claim.meta is None else msgspec.json.decode(claim.meta),
         )  # fmt: skip
+
+    def hiding(self, names: frozenset[str] | None) -> "JobBody":
+        """Returns this job without the values of these fields."""
+        if names is None or (self.result is None and self.meta is None):
+            return self
+        return msgspec.structs.replace(self, result=without(self.result, names), meta=without(self.meta, names))
 
     def settled(self, settlement: Settlement) -> "JobBody":
         """Returns this job after its last attempt has ended."""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from chargehand.live import hiding
 from chargehand.model.flows import FlowFilter, FlowRecord
 from chargehand.model.job import JobRecord
 from chargehand.model.records import Counts, HealthRow, JobFilter, NodeRow
@@ -40,7 +41,9 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[Counts, ...] | None = None
     waiting: tuple[tuple[str, int], ...] = ()
     jobs: tuple[JobRecord, ...] = ()
-    """Oldest first."""
+    """Oldest first, as readers are shown them."""
+    hidden: hiding.Hidden = msgspec.field(default_factory=dict[str, frozenset[str]])
+    """The fields that the crews of all nodes hide."""
     listed: frozenset[str] = frozenset()
     """The ids of those jobs that run or are among the newest."""
     gone: tuple[str, ...] = ()
@@ -76,13 +79,15 @@ def take(store: Store, look: StoreLook) -> StoreView:
             else:
                 gone.append(job_id)
     flows, gone_flows = _flows(store, look)
+    hidden = hiding.together(store.fleet.crews()) if look.jobs or look.ids else {}
     return StoreView(
         look=look,
         flows=flows,
         gone_flows=gone_flows,
         counts=tuple(store.jobs.counts()) if look.queues else None,
         waiting=tuple(store.jobs.waiting()) if look.queues else (),
-        jobs=tuple(found.values()),
+        jobs=tuple(hiding.shown(job, hidden) for job in found.values()),
+        hidden=hidden,
         listed=frozenset(listed),
         gone=tuple(gone),
         served=tuple(crew.queue for crew in store.fleet.crews(living=True)) if look.crews else (),

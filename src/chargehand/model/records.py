@@ -135,6 +135,8 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of the crew's queue may be started within a period, in the whole cluster: `600/min`."""
     rate_per_key: str | None = None
     """How many jobs that share a `limit_key` may be started within a period."""
+    hide: tuple[str, ...] = ()
+    """The names of fields whose values readers are not shown."""
     scaled: int | None = None
     """The worker count that an operator set while the crew ran; it holds until the configured count changes."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chargehand import clock
+from chargehand.live import hiding
 from chargehand.live.bodies import HealthBody, QueueBody, QueueIdentity, WorkerBody, queue_bodies, worker_body
 from chargehand.live.broker import Broker
 from chargehand.live.components import GONE, Component, addressed, component_of, nodes_of, shares, worker_of
@@ -65,7 +66,8 @@ class Live:
         self._plan, self._fleet, self._ledger, self._handles = plan, fleet, ledger, handles
         self._reader, self._system, self._shared = reader, system, shared
         self.broker = Broker(life)
-        self.jobs = LiveJobs(self.broker, plan.node, ledger)
+        hidden = hiding.together((), ((crew.queue, crew.hide) for crew in plan.crews))
+        self.jobs = LiveJobs(self.broker, plan.node, ledger, hidden)
         self.flows = LiveFlows(self.broker)
         self.watched = False
         """Whether there are subscribers."""

@@ -12,6 +12,7 @@ import msgspec
 from chargehand import clock
 from chargehand.live.bodies import JobBody, JobIdentity
 from chargehand.live.broker import Broker
+from chargehand.live.hiding import Hidden
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
@@ -33,8 +34,10 @@ Change = Callable[[], JobBody]
 class LiveJobs:
     """Collects changes of jobs and publishes them."""
 
-    def __init__(self, broker: Broker, node: str, ledger: Ledger) -> None:
+    def __init__(self, broker: Broker, node: str, ledger: Ledger, hidden: Hidden | None = None) -> None:
         self._broker, self._node, self._ledger = broker, node, ledger
+        self._own_hidden = self._hidden = hidden or {}
+        """The fields that the crews of this node hide, and those of all nodes as far as they are known."""
         self._all = False
         self._ids: frozenset[str] = frozenset()
         self._changes: dict[str, Change] = {}
@@ -160,7 +163,9 @@ class LiveJobs:
         self._changes.clear()
         self._new.clear()
         for job_id, change in changes:
-            self._broker.publish(job_topic(job_id), job_topic(job_id), "job", change(), at_ms)
+            body = change()
+            body = body.hiding(self._hidden.get(body.queue))
+            self._broker.publish(job_topic(job_id), job_topic(job_id), "job", body, at_ms)
 
     # the store
 
@@ -180,6 +185,8 @@ class LiveJobs:
         if seen.error is not None:
             self._ask = {**dict.fromkeys(self._asked), **self._ask}
             return
+        if seen.hidden:
+            self._hidden = {**seen.hidden, **self._own_hidden}
         held = {job_id for held in self._ledger.held.values() for job_id in held.claims} if seen.jobs else set[str]()
         for job in seen.jobs:
             fresher = any(job.id in known for known in (held, self._changes, self._new, self._meanwhile))

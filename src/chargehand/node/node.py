@@ -217,7 +217,7 @@ class Node:
             CrewRow(
                 name=c.name, queue=c.queue, handler=c.handler, workers=c.workers, max_attempts=c.max_attempts,
                 timeout_ms=c.timeout_ms, priority=c.priority, limit=c.limit, limit_per_key=c.limit_per_key,
-                rate=c.rate, rate_per_key=c.rate_per_key,
+                rate=c.rate, rate_per_key=c.rate_per_key, hide=c.hide,
             )
             for c in plan.crews
         ]  # fmt: skip

@@ -393,6 +393,7 @@ class Supervisor:
             "gives": crew.gives,
             "retry_on": crew.retry_on,
             "give_up_on": crew.give_up_on,
+            "hide": crew.hide,
             "hooks": {} if plan.hooks.is_receiver(crew.queue) else plan.hooks.in_worker,
             "synchronous": plan.synchronous,
             "crews": {name: msgspec.to_builtins(other) for name, other in self._crews.items()},

@@ -66,6 +66,11 @@ _KINDS: dict[Any, str] = {
     float | tuple[float, ...] | None: "a number of seconds, or a list of them",
 }
 """The types of a crew's options, in words."""
+_MUST = {
+    **dict.fromkeys(("rate", "rate_per_key"), "a string such as '10/s' or '600/min'"),
+    "hide": "names of fields, such as ['token']",
+}
+"""The same for options whose type does not say enough."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
@@ -126,6 +131,8 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     backoff: float | tuple[float, ...] | None = None
     """The seconds between attempts, as `model.job.Backoff`; None: as in JobPolicy."""
 
+    hide: tuple[str, ...] = ()
+    """The names of fields of payloads, results, `meta` and log records whose values readers are not shown."""
     takes: str | None = None
     """The name of the type that jobs take, as `handler.type_name`: a worker whose handler differs does not start."""
     gives: str | None = None
@@ -223,6 +230,8 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
         _at_least(name, plan, 0)
     _check_retries(plan)
+    if not all(name.strip() for name in plan.hide):
+        raise ConfigurationError(f"crew {plan.name!r}: hide is {list(plan.hide)}; must be the names of fields")
     _within("gpus", plan, 0, MOST_GPUS)
     if plan.gpus and VISIBLE in plan.environment:
         raise ConfigurationError(
@@ -298,7 +307,7 @@ def _check_kind(plan: CrewPlan, name: str, kind: Any) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        must = "a string such as '10/s' or '600/min'" if name in ("rate", "rate_per_key") else _KINDS[kind]
+        must = _MUST.get(name) or _KINDS[kind]
         raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {must}") from None
 
 

@@ -97,7 +97,7 @@ PARTS = (
         "crew",
         "name",
         "name queue handler workers max_attempts timeout_ms priority allowed allowed_per_key rate rate_per_key "
-        "scaled registered_ms",
+        "hide scaled registered_ms",
     ),
     _part(
         "worker",

@@ -58,6 +58,11 @@ def meta_text(job: NewJob) -> str | None:
     return None if job.meta is None else msgspec.json.encode(job.meta).decode()
 
 
+def hide_text(names: tuple[str, ...]) -> str | None:
+    """Returns the column with the fields that a crew hides."""
+    return json.dumps(names) if names else None
+
+
 def about_of(text: str) -> NodeAbout:
     """Returns what a node said about itself when it was registered."""
     return _about.decode(text)
@@ -65,7 +70,7 @@ def about_of(text: str) -> NodeAbout:
 
 _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
-    **dict.fromkeys(("flags", "lines", "frames", "tags", "runs"), _texts),
+    **dict.fromkeys(("flags", "lines", "frames", "tags", "runs", "hide"), _texts),
     "scopes": _scopes,
     "meta": msgspec.json.decode,
     "state": State,

@@ -8,10 +8,11 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chargehand import codec, tracing
+from chargehand.model.hiding import without
 from chargehand.model.trace import trace_id
 
 MARK = "\x1e"
@@ -57,9 +58,9 @@ def _about(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Forward(logging.Handler):
-    def __init__(self, context: Callable[[], dict[str, Any]], secret: str) -> None:
+    def __init__(self, context: Callable[[], dict[str, Any]], secret: str, hidden: frozenset[str]) -> None:
         super().__init__()
-        self._context = context
+        self._context, self._hidden = context, hidden
         self._mark = f"{MARK}{secret}".encode()
         self._numbers = itertools.count()
 
@@ -82,6 +83,8 @@ class _Forward(logging.Handler):
             **_about(self._context()),
         }
         extra = [(name, value) for name, value in vars(record).items() if name not in _OWN]
+        if self._hidden:
+            extra = list(without(dict(extra), self._hidden).items())
         if extra:
             body["extra"] = {codec.readable(name[:100]): _field(value) for name, value in extra[:MOST_FIELDS]}
         trace = (self.formatter or logging.Formatter()).formatException(record.exc_info) if record.exc_info else None
@@ -103,16 +106,16 @@ class _Forward(logging.Handler):
             yield b"%b%b%d %d %b\n" % (self._mark, PART.encode(), number, more, data[start : start + size])
 
 
-def forward(context: Callable[[], dict[str, Any]], secret: str) -> bool:
+def forward(context: Callable[[], dict[str, Any]], secret: str, hide: Iterable[str] = ()) -> bool:
     """Sends records of the root logger, from INFO on, to the node, unless the application has configured it.
 
     `context` returns the job to which a record belongs, as its frame has it. `secret` proves to the node that a line is
-    a record, and not text that a job has printed.
+    a record, and not text that a job has printed. `hide` names the fields whose values are hidden.
     """
     root = logging.getLogger()
     if root.handlers:
         return True
-    root.addHandler(_Forward(context, secret))
+    root.addHandler(_Forward(context, secret, frozenset(name.lower() for name in hide)))
     if root.level == logging.WARNING:  # Python's default
         root.setLevel(logging.INFO)
     return True

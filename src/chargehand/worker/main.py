@@ -345,7 +345,9 @@ class Worker:
             with spare_descriptor(), suppress(ImportError, OSError):
                 from chargehand.worker.logs import forward
 
-                self._forwarding = forward(self.logging_context, self.plan.get("log_secret", ""))
+                self._forwarding = forward(
+                    self.logging_context, self.plan.get("log_secret", ""), self.plan.get("hide", ())
+                )
 
     def logging_context(self) -> dict[str, Any]:
         """Returns the job to which a log record belongs that is made now, as its frame has it; nothing if it belongs to

@@ -29,7 +29,7 @@ from chargehand.stores.postgres import schema, statements
 from chargehand.stores.postgres.claiming import set_limits
 from chargehand.stores.postgres.reading import living_crews
 from chargehand.stores.postgres.session import Session
-from chargehand.stores.rows import about_of, clean, readable, records
+from chargehand.stores.rows import about_of, clean, hide_text, readable, records
 
 SKEW_MS = 1000
 """How far a time may lie in the future before the clock counts as set back."""
@@ -67,7 +67,7 @@ class PostgresFleet:
                 "name": c.name, "queue": c.queue, "handler": c.handler, "workers": c.workers,
                 "max_attempts": c.max_attempts, "timeout_ms": c.timeout_ms, "priority": c.priority, "allowed": c.limit,
                 "allowed_per_key": c.limit_per_key, "rate": c.rate, "rate_per_key": c.rate_per_key,
-                "scaled": scaled.get((c.name, c.workers)),
+                "hide": hide_text(c.hide), "scaled": scaled.get((c.name, c.workers)),
             }
             for c in crews
         ]  # fmt: skip

@@ -60,7 +60,7 @@ class Peek:
         self._db = _One(address, opened)
         ((rated,),) = self._db.rows(_SQL["rated"])  # a version without rates may have made the store
         self.jobs = PostgresJobReading(self._db, rated=rated)
-        self.fleet = PostgresFleetReading(self._db, rated=rated)
+        self.fleet = PostgresFleetReading(self._db, rated=rated, hides=False)
         ((flows,),) = self._db.rows(_SQL["flows"])
         self.flows = PostgresFlowReading(self._db) if flows else None
 

@@ -213,17 +213,23 @@ _RUN_FIELDS = columns(
     finished_ms="e.finished_ms",
 )  # fmt: skip
 _RUNS = f"SELECT {_RUN_FIELDS} FROM {_JOINED} WHERE j.id = ANY ($1::text[])".encode()
-_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
+_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key", "hide": "coalesce(hide, '[]')"}
+_NOTHING_HIDDEN = {**_CREW, "hide": "'[]'"}
 _CREW_FIELDS = columns(CrewRow, **_CREW)
 _LIVING = "node IN (SELECT name FROM chargehand_node)"
 # Several nodes may serve one crew: the last registration describes it.
-_CREWS, _CREWS_WITHOUT_RATES = (
+_CREW_RATES = {"rate": "NULL", "rate_per_key": "NULL"}
+_CREWS, _CREWS_UNHIDDEN, _CREWS_UNRATED = (
     f"""
 SELECT DISTINCT ON (name COLLATE "C") {fields} FROM chargehand_crew
 WHERE node = coalesce($1, node) AND (NOT $2::boolean OR {_LIVING})
 ORDER BY name COLLATE "C", registered_ms DESC, node
 """.encode()
-    for fields in (_CREW_FIELDS, columns(CrewRow, **_CREW, rate="NULL", rate_per_key="NULL"))
+    for fields in (
+        _CREW_FIELDS,
+        columns(CrewRow, **_NOTHING_HIDDEN),
+        columns(CrewRow, **_NOTHING_HIDDEN, **_CREW_RATES),
+    )
 )
 _LIVING_CREWS = f"SELECT {_CREW_FIELDS} FROM chargehand_crew WHERE {_LIVING}".encode()
 _PAUSES = f"""
@@ -473,12 +479,13 @@ class PostgresFlowReading:
 class PostgresFleetReading:
     """Implements `chargehand.store.FleetReading`."""
 
-    def __init__(self, db: session.Session, *, rated: bool = True) -> None:
-        """`rated`: the store has the columns of rates."""
-        self._db, self._rated = db, rated
+    def __init__(self, db: session.Session, *, rated: bool = True, hides: bool = True) -> None:
+        """`rated`: the store has the columns of rates; `hides`: it has that of hidden fields."""
+        self._db = db
+        self._crews = _CREWS if hides else _CREWS_UNHIDDEN if rated else _CREWS_UNRATED
 
     def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
-        return records(CrewRow, self._db.rows(_CREWS if self._rated else _CREWS_WITHOUT_RATES, (node, living)))
+        return records(CrewRow, self._db.rows(self._crews, (node, living)))
 
     def pauses(self) -> list[Pause]:
         return records(Pause, self._db.rows(_PAUSES, (self._db.now,)))

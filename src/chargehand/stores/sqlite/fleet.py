@@ -21,14 +21,14 @@ from chargehand.model.records import (
     Rescheduling,
     RestartNote,
 )
-from chargehand.stores.rows import clean, columns, readable, records
+from chargehand.stores.rows import clean, columns, hide_text, readable, records
 from chargehand.stores.sqlite.clock import set_back
 from chargehand.stores.sqlite.limits import Limits
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
-  allowed_per_key, rate, rate_per_key, scaled, registered_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  allowed_per_key, rate, rate_per_key, hide, scaled, registered_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
 _PAUSE_OF = f"""
@@ -95,7 +95,8 @@ class SqliteFleet:
         rows = [
             (
                 c.name, c.queue, c.handler, c.workers, c.max_attempts, c.timeout_ms, c.priority,
-                c.limit, c.limit_per_key, c.rate, c.rate_per_key, scaled.get((c.name, c.workers)), self._now,
+                c.limit, c.limit_per_key, c.rate, c.rate_per_key, hide_text(c.hide), scaled.get((c.name, c.workers)),
+                self._now,
             )
             for c in crews
         ]  # fmt: skip

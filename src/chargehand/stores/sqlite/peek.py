@@ -63,7 +63,7 @@ class Peek:
         rated, flowing = "chargehand_rate" in tables, "chargehand_flow" in tables
         contextual = "traceparent" in tables
         self.jobs = SqliteJobReading(self._db, rated=rated, flowing=flowing, contextual=contextual)
-        self.fleet = SqliteFleetReading(self._db, rated=rated)
+        self.fleet = SqliteFleetReading(self._db, rated=rated, hides=False)
         self.flows = SqliteFlowReading(self._db) if "chargehand_flow" in self.tables() else None
 
     def schema(self) -> int:

@@ -145,11 +145,17 @@ WHERE state = 'running' ORDER BY started_ms, seq LIMIT ?
 _RECURRING = f"SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name"
 _RECURRING_STATES = f"SELECT {columns(RecurringState)} FROM chargehand_recurrence ORDER BY name"
 _RUNS = f"SELECT {columns(JobRun)} FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))"
-_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
-_CREWS = f"SELECT {columns(CrewRow, **_CREW)} FROM chargehand_crew ORDER BY name"
-_CREWS_WITHOUT_RATES = f"""
-SELECT {columns(CrewRow, **_CREW, rate="NULL", rate_per_key="NULL")} FROM chargehand_crew ORDER BY name
-"""
+_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key", "hide": "coalesce(hide, '[]')"}
+_NOTHING_HIDDEN = {**_CREW, "hide": "'[]'"}
+_CREW_RATES = {"rate": "NULL", "rate_per_key": "NULL"}
+_CREWS, _CREWS_UNHIDDEN, _CREWS_UNRATED = (
+    f"SELECT {fields} FROM chargehand_crew ORDER BY name"
+    for fields in (
+        columns(CrewRow, **_CREW),
+        columns(CrewRow, **_NOTHING_HIDDEN),
+        columns(CrewRow, **_NOTHING_HIDDEN, **_CREW_RATES),
+    )
+)
 _PAUSES = f"""
 SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
 WHERE until_ms IS NULL OR until_ms > ?1 ORDER BY scope
@@ -334,12 +340,13 @@ class SqliteJobReading:
 class SqliteFleetReading:
     """Implements `chargehand.store.FleetReading`."""
 
-    def __init__(self, db: Database, *, rated: bool = True) -> None:
-        """`rated`: the store has the columns of rates."""
-        self._db, self._rated = db, rated
+    def __init__(self, db: Database, *, rated: bool = True, hides: bool = True) -> None:
+        """`rated`: the store has the columns of rates; `hides`: it has that of hidden fields."""
+        self._db = db
+        self._crews = _CREWS if hides else _CREWS_UNHIDDEN if rated else _CREWS_UNRATED
 
     def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
-        return records(CrewRow, self._db.all(_CREWS if self._rated else _CREWS_WITHOUT_RATES))
+        return records(CrewRow, self._db.all(self._crews))
 
     def pauses(self) -> list[Pause]:
         return records(Pause, self._db.all(_PAUSES, (self._db.now_ms(),)))

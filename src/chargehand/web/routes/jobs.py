@@ -127,7 +127,7 @@ async def list_jobs(
         following = None
         if page.next is not None:
             following = cursor(page.next.seq) if arrival else cursor(page.next.value + _LIFT, page.next.seq)
-        return JobPage(page.jobs, following, page.searched_ms)
+        return JobPage(tuple(site.hand.internal.shown(page.jobs)), following, page.searched_ms)
 
     return respond(await site.in_thread(search))
 
@@ -193,7 +193,7 @@ def page_of(hand: "Chargehand", which: JobFilter, limit: int) -> JobPage:
     """Returns a page of jobs that match, newest first."""
     found = hand.internal.jobs(msgspec.structs.replace(which, limit=limit + 1))
     following = cursor(found[limit - 1].seq) if len(found) > limit else None
-    return JobPage(tuple(found[:limit]), following)
+    return JobPage(tuple(hand.internal.shown(found[:limit])), following)
 
 
 @routes.delete("/api/v1/jobs", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 409))
@@ -234,7 +234,7 @@ async def show_job(site: Here, id: Id) -> Response:
 
     def read() -> JobDetail:
         inside = site.hand.internal
-        job = inside.job(id)
+        (job,) = inside.shown([inside.job(id)])
         reports = site.hand.crashes(CrashFilter(job=job.id, limit=MOST_REPORTS))
         own: dict[str, Any] = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
         return JobDetail(

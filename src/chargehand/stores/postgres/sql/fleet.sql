@@ -63,11 +63,12 @@ DELETE FROM chargehand_crew WHERE node = $1
 
 -- name: add_crews
 INSERT INTO chargehand_crew (node, name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
-  allowed_per_key, rate, rate_per_key, scaled, registered_ms)
+  allowed_per_key, rate, rate_per_key, hide, scaled, registered_ms)
 SELECT $2, name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed, allowed_per_key, rate,
-  rate_per_key, scaled, {now}
+  rate_per_key, hide, scaled, {now}
 FROM json_to_recordset($3::json) AS e(name text, queue text, handler text, workers int, max_attempts int,
-  timeout_ms bigint, priority int, allowed int, allowed_per_key int, rate text, rate_per_key text, scaled int)
+  timeout_ms bigint, priority int, allowed int, allowed_per_key int, rate text, rate_per_key text,
+  hide text, scaled int)
 
 -- name: scale
 UPDATE chargehand_crew SET scaled = $2::int WHERE name = $1 AND node = $3

@@ -208,6 +208,7 @@ export interface CrewRow {
   limit_per_key: number | null;
   rate: string | null;
   rate_per_key: string | null;
+  hide: string[];
   scaled: number | null;
 }
 

@@ -1,0 +1,15 @@
+"""Handlers whose payloads, results and log records have a field that no reader may see."""
+
+import logging
+from typing import Any
+
+from chargehand import Handler, Job
+
+
+class Account(Handler[dict[str, Any], dict[str, Any]]):
+    """Logs and returns the token that it is given."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> dict[str, Any]:
+        token, meta = job.payload["token"], job.meta
+        logging.getLogger("account").info("signed in", extra={"token": token, "request": {"Token": token}, "user": 7})
+        return {"token": token, "used": [{"TOKEN": token}], "meta": meta, "user": 7}
