@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ class Waiter(Handler[dict[str, Any], Any]):
                 os._exit(7)
             case "broken":
                 raise WorkerBroken("as told")
+            case "leave" | "interrupt" as how:
+                await asyncio.gather(self.inner(SystemExit(4) if how == "leave" else KeyboardInterrupt()))
+            case "generator exit":
+                raise GeneratorExit
+            case "leave later":
+                asyncio.get_running_loop().call_soon(sys.exit, 4)
+                await asyncio.sleep(0.05)
+            case "stop the loop":
+                asyncio.get_running_loop().stop()
+                await asyncio.sleep(0.05)
             case "block":
                 self.block(payload["until"])
             case "burn":
@@ -74,6 +85,10 @@ class Waiter(Handler[dict[str, Any], Any]):
             except asyncio.CancelledError:
                 if not job.payload.get("deaf"):
                     raise
+
+    async def inner(self, error: BaseException) -> None:
+        """Raises this in a task of its own."""
+        raise error
 
     def block(self, until: str) -> None:
         """Keeps the loop from running, without CPU time."""

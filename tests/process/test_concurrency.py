@@ -216,6 +216,37 @@ def test_one_poison_job_among_99_is_quarantined_alone(hand: Chargehand, world: W
     assert set(again) == {0}, "each is alone the second time"
 
 
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("leave", "SystemExit: 4"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("generator exit", "GeneratorExit"),
+        ("leave later", None),
+        ("stop the loop", None),
+    ],
+)
+def test_what_would_end_the_loop_concerns_its_own_job_at_most(  # spec: WP-15 WK-5
+    hand: Chargehand, world: World, how: str, error: str | None
+) -> None:
+    """asyncio raises SystemExit and KeyboardInterrupt out of the loop if a task or a callback of a job raises them."""
+    crew, gate = crew_of(hand, max_attempts=1), world.gate()
+    others = [world.put(crew, gate) for _ in range(20)]
+    with hand.running():
+        eventually(lambda: len(world.lines("start")) == 20, what="all are in hand")
+        odd = world.put(crew, end=how)
+        if error is None:
+            odd.wait(20)
+        else:
+            with pytest.raises(JobFailed, match=error):
+                odd.wait(20)
+        gate.touch()
+        for ref in others:
+            ref.wait(20)
+    assert {(ref.job().crashes, ref.job().interruptions) for ref in (odd, *others)} == {(0, 0)}
+    assert len(pids(world, others)) == 1
+
+
 def test_a_kill_brings_all_back(hand: Chargehand, world: World) -> None:  # spec: WK-6 SV-2
     crew, gate = crew_of(hand), world.gate()
     refs = [world.put(crew, gate) for _ in range(8)]

@@ -182,10 +182,21 @@ class ConcurrentWorker(Worker):
     def _work_until_stopped(self, takes: Any) -> int | None:
         self._takes = takes
         self._runner = self._runner or asyncio.Runner()
-        code = self._runner.run(self._serve())
+        loop: asyncio.AbstractEventLoop = self._runner.get_loop()
+        serving = loop.create_task(self._serve())
+        while not serving.done():
+            try:
+                loop.run_until_complete(serving)
+            except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+                if self.detached:
+                    leave(error)
+                if not serving.done():  # a task or a callback of a job has raised this, or has stopped the loop
+                    loop.call_exception_handler(
+                        {"message": "a job would have ended the event loop", "exception": error}
+                    )
         if self.detached:
             leave(None)  # a process that a job forked, and that has left the job's code
-        return code
+        return serving.result()
 
     async def _serve(self) -> int | None:
         """Performs jobs until asked to stop. Returns an exit code if the process must end."""
@@ -373,7 +384,7 @@ class ConcurrentWorker(Worker):
                 frame = perform.done_frame(attempt.about, result, attempt.follow, self.gives)
             self.done += 1
             return frame
-        except (errors.ConfigurationError, errors.UnrecoverableError, GeneratorExit):
+        except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
         except BaseException as error:  # sys.exit() and a stray CancelledError count as failures of the job, too
             if self.detached:
@@ -414,8 +425,6 @@ class ConcurrentWorker(Worker):
             if hasattr(found, "__await__"):
                 found = await found
             return self._found_frame(found, limit)
-        except GeneratorExit:
-            raise
         except BaseException as error:
             if self.detached:
                 leave(error)
