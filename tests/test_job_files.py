@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand import Chargehand, ConfigurationError, FolderFull
+from chargehand import Chargehand, ConfigurationError, FolderFull, PayloadError
 from chargehand.node.job_files import sweep
 from chargehand.stores import open_store
 from chargehand.system.job_files import FLOWS, JOBS, LONGEST_NAME, SCRATCH, JobFiles, name_of, names, owner_of, remove
@@ -24,7 +24,7 @@ def test_every_id_has_a_folder_of_its_own_below_the_root(owner: str) -> None:
 
 
 def test_an_id_that_is_too_long_for_a_folder_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="too long"):
+    with pytest.raises(PayloadError, match="too long"):  # the job fails; ConfigurationError would end the worker
         name_of("ü" * 200)
     assert [owner_of(name) for name in ("a.b", "%", "%2", "%zz", "%61", "%2e")] == [None] * 6
 

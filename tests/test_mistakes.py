@@ -89,6 +89,11 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "delay": (lambda w: w.any.enqueue(1, delay=-5), "delay is -5 s; must be 0 or more"),
     "run_at": (lambda w: w.any.enqueue(1, run_at=datetime(2030, 1, 1)), "must be a datetime with a time zone"),
     "after": (lambda w: w.any.enqueue(1, after=60), "use delay=60 to wait for a time"),
+    "after a timedelta": (lambda w: w.any.enqueue(1, after=timedelta(minutes=1)), "use delay=60 to wait for a time"),
+    "after a datetime": (lambda w: w.any.enqueue(1, after=[datetime(2030, 1, 1)]), "use run_at= to wait until a time"),
+    "after a dict": (lambda w: w.any.enqueue(1, after={"a": 1}), "after is {'a': 1}; .*: pass what enqueue returned"),
+    "after a list of lists": (lambda w: w.any.enqueue(1, after=[["a"]]), r"after contains \['a'\]; it names the jobs"),
+    "after a flow": (lambda w: w.any.enqueue(1, after=w.flow()), "after names flow 'x'; it takes jobs: .*on_end="),
     "job option": (lambda w: w.any.enqueue(1, prio=3), "unknown option prio; there are: .*; did you mean priority?"),
     "bytes": (lambda w: w.any.enqueue(b"a"), "payload for crew 'any' .*: it is of the type bytes: pass text"),
     "bytes inside": (lambda w: w.any.enqueue({"songs": [{"data": b""}]}), r"\['songs'\]\[0\]\['data'\] is of the type"),
@@ -206,6 +211,12 @@ class Careless(Handler[dict[str, Any], None]):
                 job.spawn("any", one)
             case "spawn a model":
                 job.spawn("any", Model(path="a"))
+            case "spawn swapped":
+                job.spawn([one], "any")  # type: ignore[arg-type]
+            case "enqueue swapped":
+                job.enqueue(one, "any")
+            case "results of nothing":
+                job.results(one)
             case "progress":
                 job.progress(wrong)
             case _:
@@ -221,6 +232,12 @@ class Model(BaseModel):
     [
         ("spawn one", "the payloads for job.spawn are one dict; must be several, such as a list: enqueue takes one"),
         ("spawn a model", "the payloads for job.spawn are one Model; must be several"),
+        (
+            "spawn swapped",
+            r"the first argument of job.spawn is \[.*; expected what hand.crew\(…\) returned, or the name",
+        ),
+        ("enqueue swapped", "the first argument of job.enqueue is {'path': 'a'}; expected"),
+        ("results of nothing", "the first argument of job.results is {'path': 'a'}; expected"),
         ("progress", "progress: done is '5m'; expected a number; stage= and detail= take texts"),
         ("retry", "Retry: after is '5m'; must be a number of seconds, such as 90"),
     ],

@@ -24,6 +24,7 @@ from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
 from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
 from chargehand.ids import new_ids
+from chargehand.model.flows import FlowRecord
 from chargehand.model.hooks import HookEvent
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
@@ -217,9 +218,15 @@ class Crew(Generic[Payload, Result]):
         return new_job(self.plan, text, id=id, **options)
 
     def _check_own(self, options: JobOptions) -> None:
-        """Raises PayloadError if a predecessor or the flow belongs to another store."""
-        named: list[Any] = [*several(options.get("after")), options.get("flow")]
-        for each in named:
+        """Raises PayloadError if a predecessor is a flow, or if it or the flow belongs to another store."""
+        after: list[Any] = several(options.get("after"))
+        for each in after:
+            if isinstance(each, Flow | FlowRecord):
+                raise PayloadError(
+                    f"after names flow {each.name!r}; it takes jobs: name those of the flow, or make the flow with "
+                    "on_end= to enqueue a job when it has ended"
+                )
+        for each in [*after, options.get("flow")]:
             if isinstance(each, Ref | Flow) and each.location != self._operations.location:
                 what = "waits only for jobs" if isinstance(each, Ref) else "belongs only to flows"
                 raise PayloadError(

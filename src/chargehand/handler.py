@@ -139,6 +139,14 @@ def check_several(what: str, given: Any) -> None:
         raise errors.PayloadError(f"{what} are one {name}; must be several, such as a list: enqueue takes one")
 
 
+def check_crew(method: str, given: Any) -> None:
+    """Raises PayloadError unless this is a crew or a name."""
+    if not isinstance(given, str) and not hasattr(given, "plan"):
+        raise errors.PayloadError(
+            f"the first argument of {method} is {given!r}; expected what hand.crew(…) returned, or the name of a crew"
+        )
+
+
 class Job(Generic[Payload]):
     """A job as its handler receives it: the payload, and methods to report progress and enqueue further jobs."""
 
@@ -206,6 +214,7 @@ class Job(Generic[Payload]):
         Returns an id by which the job can be found from then on. If its `key` is held then, that is the job that holds
         it, whose own id is another.
         """
+        check_crew("job.enqueue", crew)
         return self._context.enqueue(crew, payload, dict(options))
 
     @overload
@@ -219,6 +228,7 @@ class Job(Generic[Payload]):
     ) -> list[str]:
         """Enqueues children of this job, as `enqueue` does: those that follow this job also wait for its children, and
         `results` gives them the results of the children. Returns their ids."""
+        check_crew("job.spawn", crew)
         check_several("the payloads for job.spawn", payloads)
         return self._context.spawn(crew, payloads, dict(options))
 
@@ -233,6 +243,7 @@ class Job(Generic[Payload]):
         If this job was enqueued with `if_failed="run"`, a job that failed or was cancelled yields JobFailed or
         JobCancelled in place of a result.
         """
+        check_crew("job.results", crew)
         return Results(self._context.results(crew), getattr(crew, "gives", None))
 
     def keep(self, state: Any) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_origin
 
 import msgspec
@@ -412,7 +412,23 @@ def _predecessors(after: Any) -> tuple[Any, ...]:
     """Returns the ids of the jobs that `after` names: references to jobs, ids, or several of them."""
     if isinstance(after, int | float) and not isinstance(after, bool):
         raise PayloadError(f"after is {after!r}; it names the jobs to wait for: use delay={after!r} to wait for a time")
-    return tuple(dict.fromkeys(getattr(each, "id", each) for each in several(after)))
+    named: list[Any] = []
+    for each in several(after):
+        found = getattr(each, "id", each)
+        if not isinstance(found, str):
+            what = "after is" if each is after else "after contains"
+            raise PayloadError(f"{what} {each!r}; it names the jobs to wait for: {_instead(each)}")
+        named.append(found)
+    return tuple(dict.fromkeys(named))
+
+
+def _instead(each: Any) -> str:
+    """Returns what to write in the place of something that `after` cannot name."""
+    if isinstance(each, timedelta):
+        return f"use delay={each.total_seconds():g} to wait for a time"
+    if isinstance(each, datetime):
+        return "use run_at= to wait until a time"
+    return "pass what enqueue returned, the id of a job, or a list of them"
 
 
 def several(given: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from chargehand import clock
-from chargehand.errors import ConfigurationError, FolderFull
+from chargehand.errors import ConfigurationError, FolderFull, PayloadError
 
 FLOWS, JOBS, SCRATCH = "flows", "jobs", "scratch"
 BESIDE = "-files"
@@ -41,11 +41,14 @@ class JobFiles:
         """The size of folders, and when each is measured again."""
 
     def folder(self, flow: str | None, job: str) -> Path:
-        """Returns the folder of a flow, or of a job without one. Raises FolderFull or ConfigurationError."""
+        """Returns the folder of a flow, or of a job without one.
+
+        Raises FolderFull, ConfigurationError, or PayloadError if the id is too long.
+        """
         return self._made(JOBS if flow is None else FLOWS, name_of(job if flow is None else flow))
 
     def scratch(self, job: str, claim: int) -> Path:
-        """Returns the folder of one attempt. Raises FolderFull or ConfigurationError."""
+        """Returns the folder of one attempt. Raises the same errors."""
         return self._made(SCRATCH, attempt_name(job, claim))
 
     def _made(self, kind: str, name: str) -> Path:
@@ -97,7 +100,7 @@ def attempt_name(job: str, claim: int | str) -> str:
 def name_of(owner: str) -> str:
     """Returns the name of a folder for the id of a flow or job: characters with a meaning in paths are escaped.
 
-    Raises ConfigurationError if it is too long for a file system.
+    Raises PayloadError if it is too long for a file system.
     """
     if _PLAIN.issuperset(owner):
         name = owner
@@ -105,7 +108,7 @@ def name_of(owner: str) -> str:
         data = owner.encode(errors="surrogatepass")
         name = "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data)
     if not 0 < len(name) <= LONGEST_NAME:
-        raise ConfigurationError(f"the id {owner[:60]!r}… is too long for the name of a folder: choose a shorter id")
+        raise PayloadError(f"the id {owner[:60]!r}… is too long for the name of a folder: choose a shorter id")
     return name
 
 
@@ -123,7 +126,7 @@ def owner_of(name: str) -> str | None:
                 rest = rest[1:]
         owner = data.decode(errors="surrogatepass")
         return owner if name_of(owner) == name else None
-    except (ValueError, ConfigurationError):
+    except (ValueError, PayloadError):
         return None
 
 
