@@ -184,6 +184,19 @@ def test_a_child_that_would_wait_for_a_follower_of_its_parent_fails(store: Store
     assert take_one(store, queue="s").id == "d"
 
 
+# spec: FL-3, FL-6
+def test_a_child_in_the_sequence_of_a_follower_of_its_parent_fails(store: Store) -> None:
+    """It would come after the follower, which waits for it; no other job of the sequence passes the follower by."""
+    put(store, job("p"), job("f", after=("p",), if_failed="run", sequence="a"))
+    finish(store, "p", fan_out(job("c", sequence="a"), job("d", queue="s")))
+    put(store, job("g", sequence="a"))
+    assert (state(store, "c"), record(store, "c").reason) == (State.FAILED, "predecessor")
+    assert "neither could ever run" in str(record(store, "c").error)
+    assert take(store, 10) == []
+    finish(store, "d")
+    assert [claim.id for claim in take(store, 10)] == ["f"]
+
+
 # spec: FL-2, FL-3
 @pytest.mark.parametrize("ends", ["fails", "is cancelled"])
 def test_a_child_that_ends_badly_fails_the_follower_of_its_parent(store: Store, ends: str) -> None:

@@ -116,15 +116,16 @@ class Adding:
             if any(row["key"] is not None for row in rows):
                 send(sql["spawn_taken"], (text,))
         if sequenced:
-            self._order(text, cycles=spawned)
-        if spawned and any("follows" in row for row in rows):
+            self._order(text)
+        if spawned and (sequenced or any("follows" in row for row in rows)):
             send(sql["refuse_circles"], (text,))
         if any(row["flow"] is not None for row in rows):
             send(sql["cancel_added"], (self._at, text))
         return made.fetchall
 
-    def _order(self, text: str, *, cycles: bool) -> None:
-        """Lets jobs wait for those before them in their sequences. `cycles`: others may wait for these jobs already."""
+    def _order(self, text: str, *, cycles: bool = False) -> None:
+        """Lets jobs wait for those before them in their sequences. `cycles`: one that is queued again does not wait for
+        a job that waits for it."""
         self._statements.send(self._sql["follow_sequence"], (text,))
         if cycles:
             self._statements.send(self._sql["break_cycles"], (text,))

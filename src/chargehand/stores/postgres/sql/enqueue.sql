@@ -158,7 +158,7 @@ ON CONFLICT DO NOTHING
 WITH RECURSIVE n AS MATERIALIZED (
   SELECT j.seq, e.spawned_by FROM json_to_recordset($1::json) AS e(id text, spawned_by text, follows boolean)
     JOIN chargehand_job j ON j.id = e.id JOIN chargehand_live t ON t.seq = j.seq
-  WHERE e.follows AND e.spawned_by IS NOT NULL AND t.waits IN ('jobs', 'sequence')),
+  WHERE (e.follows OR j.sequence IS NOT NULL) AND e.spawned_by IS NOT NULL AND t.waits IN ('jobs', 'sequence')),
 r(start, seq) AS (
   SELECT n.seq, g.predecessor FROM n JOIN chargehand_edge g ON g.job = n.seq WHERE g.open
   UNION
@@ -202,7 +202,7 @@ FROM (SELECT queue, sequence, max(seq) AS seq FROM n GROUP BY 1, 2) AS l
 WHERE s.queue = l.queue AND s.sequence = l.sequence
 
 -- name: break_cycles
--- A job of a sequence does not wait for one that waits for it, such as a child for a follower of what spawned it.
+-- A job of a sequence that is queued again does not wait for one that waits for it.
 WITH RECURSIVE n AS MATERIALIZED (
   SELECT j.seq FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id),
 r(start, seq) AS (
