@@ -120,6 +120,7 @@ def test_what_is_too_large_empty_or_no_film_is_refused_and_leaves_nothing(server
         "measured": (server.post(body=chunks(2 * LIMIT)), 413),
         "in a form": (server.http.post("/jobs", files=parts(("a.mp4", too_long))), 413),
         "too many": (server.http.post("/jobs", files=parts(*[("a.mp4", MP4)] * 4)), 413),
+        "too many paths": (server.http.post("/jobs", files=[("path", (None, "a.mp4"))] * 4), 413),
         "empty": (server.post(body=b""), 422),
         "text": (server.post(body=b"plain text " * 1000), 415),
         "short text": (server.post(body=b"text"), 415),

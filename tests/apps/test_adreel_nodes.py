@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from adreel_gates import PIXEL
 from adreelserver import MP4, Adreel, half_sent, incomplete, streamed
 
 import pgserver
+from adreel import diagnostics
 from chargehand.testing import eventually
 
 pytestmark = pytest.mark.full
@@ -67,7 +69,9 @@ def is_at(asked: Adreel, film: str, node: str, stage: str) -> bool:
     return any((each["name"], each.get("state"), each.get("node")) == (stage, "running", node) for each in stages)
 
 
-def test_any_server_answers_for_any_film(pair: tuple[Adreel, Adreel]) -> None:  # spec: AR-7 AR-8 AR-2 MN-1 MN-3
+def test_any_server_answers_for_any_film(
+    pair: tuple[Adreel, Adreel], monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-7 AR-8 AR-2 MN-1 MN-3
     first, second = pair
     order(first, "second", "drain")
     gate = first.close_gate("frames")
@@ -102,6 +106,11 @@ def test_any_server_answers_for_any_film(pair: tuple[Adreel, Adreel]) -> None:  
     for server in pair:
         concurrency = server.http.get("/diagnostics/concurrency").json()
         assert (concurrency["nodes"], {each["node"] for each in concurrency["workers"]}) == (2, set(NAMES))
+    threads = {worker["threads"] for worker in diagnostics.concurrency(first.service)["workers"]}
+    assert threads - {None}
+    monkeypatch.setattr(socket, "gethostname", lambda: "another-machine")  # where the pids are those of others
+    threads = {worker["threads"] for worker in diagnostics.concurrency(first.service)["workers"]}
+    assert threads == {None}
 
 
 def test_the_other_node_finishes_what_a_killed_one_was_doing_and_deleting(

@@ -1,6 +1,8 @@
 """Adreel without processes: settings, the door, expiry, sweeping, the webhook, names and containers."""
 
 import asyncio
+import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,12 +16,12 @@ from adreelserver import MP4
 from fastapi.routing import APIRoute
 
 from adreel import crews, names, settings, uploads, web
-from adreel.catalogue import Catalogue
+from adreel.catalogue import Catalogue, FilmRow
 from adreel.door import own_site
 from adreel.errors import NoSuchFilm, Refused
 from adreel.service import Service
 from adreel.upkeep import Upkeep
-from chargehand import ConfigurationError, Flow, StoreError
+from chargehand import ConfigurationError, Flow, JobFilter, State, StoreError
 from chargehand.model.access import Scope
 from chargehand.testing import run_all
 from chargehand.web.auth import needs_of
@@ -154,6 +156,117 @@ def test_the_webhook_gets_the_film_when_it_has_ended(
     headers, body = got[1]
     assert (headers["idempotency-key"], body["event"], body["job"]["id"]) == (f"{film}-1", "ended", film)
     assert body["job"]["status"] == "done"
+
+
+def test_ends_are_recorded_before_any_call_of_the_webhook(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-8
+    """A receiver that does not answer delays only other calls."""
+    seen: list[list[int]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append([row.ends for row in service.films.find()])
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    try:
+        monkeypatch.setenv("ADREEL_WEBHOOK", f"http://127.0.0.1:{receiver.server_port}/done")
+        films = [submitted(service) for _ in range(3)]
+        run_all(service.crews.hand)
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+    assert seen == [[1, 1, 1]] * 3
+    assert all(service.delete(film) for film in films)
+
+
+def test_calls_that_failed_are_deleted_with_their_film(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADREEL_WEBHOOK", "http://127.0.0.1:9/nobody")
+    film = submitted(service)
+    run_all(service.crews.hand, delays=False)
+    (failed,) = service.crews.hand.jobs(JobFilter(queue="upkeep", state=State.FAILED))
+    assert failed.tags == (film,)
+    assert replace_webhook(service).delete(film)
+    assert service.crews.hand.jobs(JobFilter(tag=film)) == []
+
+
+def replace_webhook(service: Service) -> Service:
+    """The service of a process that was started with the webhook."""
+    return Service.on(settings.read(), service.crews)
+
+
+def found(service: Service, text: str) -> list[str]:
+    return [film.name for film in service.page(text=text)]
+
+
+def test_a_search_is_for_names_ids_and_brands_in_any_case(service: Service) -> None:  # spec: AR-4
+    film = submitted(service, "ÉTÉ à la plage.mp4")
+    assert (
+        found(service, film) == found(service, "été À") == found(service, "E\u0301TE\u0301") == ["ÉTÉ à la plage.mp4"]
+    )
+    assert found(service, "sonnenflug") == []
+    run_all(service.crews.hand)
+    assert found(service, "sonnenflug") == ["ÉTÉ à la plage.mp4"]
+    for other in ("persist", "stages", "done", "finished_ms"):  # of the JSON that describes the end
+        assert found(service, other) == []
+
+
+def test_a_table_of_an_older_version_gets_the_column_that_is_searched(tmp_path: Path, service: Service) -> None:
+    film = submitted(service, "older.mp4")
+    service.crews.hand.close()
+    with sqlite3.connect(tmp_path / crews.STORE) as old:
+        old.execute("ALTER TABLE adreel_film DROP COLUMN words")
+    old.close()
+    again = Service.on(service.settings, crews.build(service.settings, handlers="adreel_gates"))
+    assert found(again, "OLDER") == ["older.mp4"]
+    run_all(again.crews.hand)
+    assert found(again, "sonnenflug") == ["older.mp4"]
+    assert again.delete(film)
+    again.crews.hand.close()
+
+
+def test_a_film_that_is_deleted_while_it_is_shown_or_tried_again_does_not_exist(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-8
+    shown, again = submitted(service, "shown.mp4"), submitted(service, "again.mp4")
+    service.crews.hand.find_flow(service.row(again).flow).cancel()
+    flow_of, deleted = Service._flow, list[str]()  # pyright: ignore[reportPrivateUsage]
+
+    def deletes(self: Service, row: FilmRow) -> Any:
+        if row.id not in deleted:
+            deleted.append(row.id)
+            assert service.delete(row.id)
+        return flow_of(self, row)
+
+    monkeypatch.setattr(Service, "_flow", deletes)
+    with pytest.raises(NoSuchFilm):
+        service.get(shown)
+    monkeypatch.undo()
+
+    def deletes_first(self: Flow) -> Any:
+        assert service.delete(again)
+        return retry(self)
+
+    retry = Flow.retry
+    monkeypatch.setattr(Flow, "retry", deletes_first)
+    with pytest.raises(NoSuchFilm):
+        service.retry(again)
+
+
+def test_a_path_that_is_not_utf_8_is_refused(service: Service, tmp_path: Path) -> None:  # spec: SE-3
+    root = tmp_path / "root"
+    root.mkdir()
+    Path(os.fsdecode(os.fsencode(root) + b"/f\xff.mp4")).write_bytes(MP4)
+    (root / "link.mp4").symlink_to(os.fsdecode(b"f\xff.mp4"))
+    rooted = Service(settings.Settings(home=service.settings.home, roots=(root,)), service.crews, service.films)
+    with pytest.raises(Refused) as refused:
+        rooted.submit_path("link.mp4")
+    assert (refused.value.status, refused.value.code) == (422, "invalid-name")
 
 
 def test_a_full_disk_refuses_uploads_in_words(service: Service) -> None:

@@ -43,7 +43,7 @@ def adreel(server: Adreel, *words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.full
 def test_the_commands_submit_show_and_delete_films(server: Adreel, tmp_path: Path) -> None:  # spec: AR-8
-    film, notes = tmp_path / "ad.mp4", tmp_path / "notes.mp4"
+    film, notes = tmp_path / os.fsdecode(b"ad\xff.mp4"), tmp_path / "notes.mp4"
     film.write_bytes(MP4)
     notes.write_text("plain text")
     done = adreel(server, "submit", str(film), str(notes), "--json")
@@ -52,7 +52,7 @@ def test_the_commands_submit_show_and_delete_films(server: Adreel, tmp_path: Pat
     assert "not a film" in found[1]["error"]
     name = found[0]["id"]
     listed = adreel(server, "status")
-    assert f"{name}  ad.mp4: Travel (90%), SONNENFLUG, 2 scenes" in listed.stdout
+    assert f"{name}  ad?.mp4: Travel (90%), SONNENFLUG, 2 scenes" in listed.stdout
     assert "classify" in adreel(server, "status", name).stdout
     assert json.loads(adreel(server, "result", name).stdout)["guess"]["category"] == "Travel"
     assert adreel(server, "result", name, "--chapters").stdout.startswith("WEBVTT")

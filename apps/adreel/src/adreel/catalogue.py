@@ -11,13 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from adreel import clock
+from adreel import clock, names
 from chargehand import Chargehand, Transaction
 
 _TABLE = """CREATE TABLE IF NOT EXISTS adreel_film (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, source TEXT, uploaded INTEGER NOT NULL, size BIGINT NOT NULL,
     submitted_ms BIGINT NOT NULL, flow TEXT NOT NULL UNIQUE, earlier TEXT NOT NULL, state TEXT NOT NULL,
-    ends INTEGER NOT NULL, ended_ms BIGINT, category TEXT, error TEXT, outcome TEXT, deleting_ms BIGINT)"""
+    ends INTEGER NOT NULL, ended_ms BIGINT, category TEXT, error TEXT, outcome TEXT, deleting_ms BIGINT, words TEXT)"""
 _INDEX = "CREATE INDEX IF NOT EXISTS adreel_film_by_state ON adreel_film (state, submitted_ms)"
 _WISHES = "CREATE INDEX IF NOT EXISTS adreel_film_deleting ON adreel_film (deleting_ms) WHERE deleting_ms IS NOT NULL"
 _COLUMNS = (
@@ -25,6 +25,8 @@ _COLUMNS = (
     "outcome, deleting_ms"
 )
 
+_WORDS = "COALESCE(words, LOWER(name || ' ' || id))"
+"""What is searched; `words` is null in a row that a version wrote that did not know this column."""
 _NAME = re.compile(r"\badreel_film\b(?=[^_]|$)")
 
 State = Literal["open", "done", "failed", "cancelled"]
@@ -80,7 +82,15 @@ class Catalogue:
                 tx.execute("SELECT pg_advisory_xact_lock(7311884405)")
             for statement in (_TABLE, _INDEX, _WISHES):
                 self._run(tx, statement)
+            self._add_words(tx)
         self._known = True
+
+    def _add_words(self, tx: Transaction) -> None:
+        """Adds the column `words` to the table of an older version."""
+        if self._mark == "%s":
+            self._run(tx, "ALTER TABLE adreel_film ADD COLUMN IF NOT EXISTS words TEXT")
+        elif not tx.execute("SELECT 1 FROM pragma_table_info('adreel_film') WHERE name = 'words'"):
+            tx.execute("ALTER TABLE adreel_film ADD COLUMN words TEXT")
 
     def _run(self, tx: Transaction, sql: str, *bindings: Any) -> list[tuple[Any, ...]]:
         return tx.execute(_NAME.sub(self._table, sql).replace("?", self._mark), bindings)
@@ -90,9 +100,9 @@ class Catalogue:
         values = (
             film.id, film.name, film.source, int(film.uploaded), film.size, film.submitted_ms, film.flow,
             " ".join(film.earlier), film.state, film.ends, film.ended_ms, film.category, film.error, film.outcome,
-            film.deleting_ms,
+            film.deleting_ms, words_of(film),
         )  # fmt: skip
-        self._run(tx, f"INSERT INTO adreel_film ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", *values)
+        self._run(tx, f"INSERT INTO adreel_film ({_COLUMNS}, words) VALUES ({', '.join('?' * len(values))})", *values)
 
     def get(self, film: str) -> FilmRow | None:
         """Returns one film."""
@@ -117,12 +127,13 @@ class Catalogue:
     ) -> list[FilmRow]:  # fmt: skip
         """Returns a page of films, newest first; `before` is the id of the last one of the previous page.
 
+        `text` is searched in names, ids and brands, in any case.
         With `deleting`, only films that are to be deleted.
         """
         where, values = ["1 = 1"], list[Any]()
         if text:
-            where.append("LOWER(name || ' ' || id || ' ' || COALESCE(outcome, '')) LIKE ? ESCAPE '!'")
-            values.append(f"%{_escaped(text.lower())}%")
+            where.append(f"{_WORDS} LIKE ? ESCAPE '!'")
+            values.append(f"%{_escaped(names.folded(text))}%")
         for column, value in (("state", state), ("category", category)):
             if value:
                 where.append(f"{column} = ?")
@@ -154,10 +165,10 @@ class Catalogue:
     def settle(self, film: FilmRow) -> bool:
         """Writes how a film ended. Returns False if a later end is known, or if it has another flow by now."""
         sql = (
-            "UPDATE adreel_film SET state = ?, ends = ?, ended_ms = ?, category = ?, error = ?, outcome = ? "
-            "WHERE id = ? AND flow = ? AND ends < ? RETURNING id"
+            "UPDATE adreel_film SET state = ?, ends = ?, ended_ms = ?, category = ?, error = ?, outcome = ?, "
+            "words = ? WHERE id = ? AND flow = ? AND ends < ? RETURNING id"
         )
-        values = (film.state, film.ends, film.ended_ms, film.category, film.error, film.outcome)
+        values = (film.state, film.ends, film.ended_ms, film.category, film.error, film.outcome, words_of(film))
         with self.transaction() as tx:
             return bool(self._run(tx, sql, *values, film.id, film.flow, film.ends))
 
@@ -211,6 +222,12 @@ class Catalogue:
         """Removes the row of a film."""
         with self.transaction() as tx:
             self._run(tx, "DELETE FROM adreel_film WHERE id = ?", film)
+
+
+def words_of(film: FilmRow) -> str:
+    """Returns what a search finds a film by: its name, id and brands."""
+    outcome: dict[str, Any] = msgspec.json.decode(film.outcome) if film.outcome else {}
+    return names.folded("\n".join((film.name, film.id, *outcome.get("brands", ()))))
 
 
 def _row(values: tuple[Any, ...]) -> FilmRow:

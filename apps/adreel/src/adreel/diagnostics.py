@@ -1,6 +1,7 @@
 """What operators ask of any node: who is at what, where things are, which nodes there are. Loads no media library."""
 
 import os
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,13 @@ def concurrency(service: Service) -> dict[str, Any]:
     """
     hand = service.crews.hand
     claims = {(claim.node, claim.worker): claim for claim in hand.claims()}
-    workers = [part for part in hand.health() if part.crew is not None]
+    parts = hand.health()
+    workers = [part for part in parts if part.crew is not None]
     known = {crew.name: crew for crew in hand.known_crews()}
     nodes = {part.node for part in workers}
+    # On SQLite a node does not name its machine: there is only this one.
+    names = {part.node: part.metadata.get("machine") for part in parts if part.crew is None}
+    here = {node for node, machine in names.items() if machine in (None, socket.gethostname())}
     return {
         "embedded": hand.settings.embed_workers,
         "threads_per_job": {name: crew.plan.threads for name, crew in hand.crews.items()},
@@ -36,7 +41,9 @@ def concurrency(service: Service) -> dict[str, Any]:
         "nodes": len(nodes),
         "running": sum(part.pid is not None for part in workers),
         "busy": sum((part.node, part.component) in claims for part in workers),
-        "workers": [_worker(part, claims.get((part.node, part.component))) for part in workers],
+        "workers": [
+            _worker(part, claims.get((part.node, part.component)), is_here=part.node in here) for part in workers
+        ],
     }
 
 
@@ -44,7 +51,7 @@ def _scaled(crew: Any) -> int | None:
     return None if crew is None else crew.workers if crew.scaled is None else crew.scaled
 
 
-def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
+def _worker(part: Component, claim: ClaimRow | None, *, is_here: bool) -> dict[str, Any]:
     return {
         "node": part.node,
         "worker": part.component,
@@ -52,7 +59,7 @@ def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
         "pid": part.pid,
         "status": part.status,
         "why": why_away(part),
-        "threads": _threads(part.pid),
+        "threads": _threads(part.pid) if is_here else None,
         "job": None if claim is None else claim.id,
         "film": None if claim is None else claim.label,
         "since_ms": None if claim is None else claim.started_ms,

@@ -63,7 +63,7 @@ async def receive(request: Request, service: Service, stopping: Stopping) -> Rec
 def _check_length(request: Request, service: Service, files: int) -> None:
     """Raises Refused at once if the length that the client states is too large, or does not fit on the disk."""
     text = request.headers.get("content-length", "0")
-    length = int(text) if text.isdigit() and len(text) < 20 else 0
+    length = int(text[:30]) if text.isdigit() else 0
     if length > files * service.settings.max_upload + SLACK:
         raise uploads.too_large(service.settings.max_upload)
     uploads.check_space(service.settings, length)
@@ -125,8 +125,7 @@ async def _form(pieces: AsyncIterator[multipart.Piece], service: Service) -> Rec
                     part = _Field(field)
                 case multipart.Begin(_, str() as name):
                     if len(complete) + len(refused) >= service.settings.max_files:
-                        most = service.settings.max_files
-                        raise Refused(413, "too-many-files", f"a request may have {most} files (ADREEL_MAX_FILES)")
+                        raise _too_many(service.settings.max_files)
                     part = _File(stack.enter_context(uploads.Upload(service.settings, name)))
                 case multipart.End():
                     match part:
@@ -134,6 +133,8 @@ async def _form(pieces: AsyncIterator[multipart.Piece], service: Service) -> Rec
                             await part.end(complete, refused)
                         case _Field("path"):
                             named.append(part.value.decode("utf-8", "replace"))
+                            if len(named) > service.settings.max_files:
+                                raise _too_many(service.settings.max_files)
                         case _:
                             pass
                     part = None
@@ -148,6 +149,10 @@ async def _form(pieces: AsyncIterator[multipart.Piece], service: Service) -> Rec
     if not jobs and not refused:
         raise Refused(422, "empty", "the form has no file")
     return Received(tuple(jobs), tuple(refused))
+
+
+def _too_many(most: int) -> Refused:
+    return Refused(413, "too-many-files", f"a request may have {most} files (ADREEL_MAX_FILES)")
 
 
 class _Field:

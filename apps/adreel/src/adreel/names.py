@@ -1,7 +1,10 @@
 """Names and ids: what a client calls a file, made fit to be shown; ids that sort by time; containers by content."""
 
+import os
 import re
 import secrets
+import unicodedata
+from pathlib import Path
 
 from adreel import clock
 
@@ -32,6 +35,20 @@ def shown(name: str) -> str:
     if len(text) > LONGEST:
         text = f"{text[: LONGEST - 12]}…{text[-10:]}"
     return text or "unnamed"
+
+
+def folded(text: str) -> str:
+    """Returns a text as searches compare it: without differences of case, and of how accents are stored."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def is_text(path: Path) -> bool:
+    """Returns whether a path is UTF-8, so that it can be stored."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def suffix(name: str) -> str:

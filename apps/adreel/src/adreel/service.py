@@ -19,7 +19,7 @@ from adreel.errors import DISK_FULL, NoSuchFilm, Refused
 from adreel.records import CHAPTERS, RESULT, Film, still_name
 from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
-from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, StoreError, Transaction
+from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, JobFilter, StoreError, Transaction
 
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
@@ -129,6 +129,8 @@ class Service:
     def get(self, film: str, *, result: bool = True) -> FilmView:
         """Returns a film with its stages and, if it is done, its result. Raises NoSuchFilm."""
         view, row = self._look(self.row(film), stages=True)
+        if view.status == "cancelled":  # perhaps by a deletion that was not wished yet when the row was read
+            view, row = self._look(self.row(film), stages=True)
         if view.stages is not None and any(stage.state == "queued" for stage in view.stages):
             view = msgspec.structs.replace(view, stages=tuple(map(self._with_cause, view.stages)))
         if result and row.state == "done" and row.deleting_ms is None:
@@ -264,7 +266,8 @@ class Service:
         with self.films.transaction() as tx:
             self._unchanged(tx, row)
             self.films.reopen(tx, row.id)
-        flow.retry()  # `tidy` does it if this process ends here
+        with suppress(FlowNotFound):  # deleted meanwhile, as `get` tells
+            flow.retry()  # `tidy` does it if this process ends here
         return self.get(film, result=False)
 
     def reanalyse(self, film: str) -> FilmView:
@@ -311,6 +314,8 @@ class Service:
         ended = [self._end_flow(flow) for flow in (*row.earlier, row.flow)]
         if not all(ended):
             return False
+        if self.settings.webhook is not None:
+            self.crews.hand.clear(JobFilter(queue=self.crews.upkeep.name, tag=row.id))  # calls of it that failed
         uploads.remove_tree(self.folder(row.id))
         self.films.remove(row.id)  # last: until here the wish is on record
         return True

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from adreel import names
 from chargehand import ConfigurationError
 
 PREFIX = "ADREEL_"
@@ -133,7 +134,7 @@ def _days(text: str) -> float:
 
 def _path(text: str) -> Path:
     found = Path(text).expanduser()
-    if not found.is_absolute():
+    if not found.is_absolute() or not names.is_text(found.resolve()):
         raise ValueError
     return found.resolve()
 
@@ -149,7 +150,7 @@ def _address(text: str) -> str:
     return text
 
 
-_FOLDER = "an absolute path, or one that begins with ~"
+_FOLDER = "an absolute path in UTF-8, or one that begins with ~"
 _NUMBER = "a number of seconds, more than 0"
 KNOWN: dict[str, tuple[Callable[[str], Any], str]] = {
     "home": (_path, _FOLDER),

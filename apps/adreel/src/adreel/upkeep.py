@@ -1,7 +1,8 @@
 """The handler of the crew `upkeep`. Imported by its worker; imports no media library.
 
-Its jobs are the ends of flows and a recurring one. A film whose deletion is wished is deleted when its flow has ended;
-of every other film the end is recorded, and the webhook is called.
+Its jobs are the ends of flows, a recurring one, and calls of the webhook. A film whose deletion is wished is deleted
+when its flow has ended; of every other film the end is recorded. The calls have the least priority, so that a receiver
+that does not answer delays no deletion.
 """
 
 import json
@@ -13,13 +14,15 @@ from urllib.error import HTTPError, URLError
 import msgspec
 
 from adreel import crews, settings
-from adreel.catalogue import FilmRow
+from adreel.errors import NoSuchFilm
 from adreel.service import Service
 from chargehand import FlowNotFound, Handler, Job, JobFilter, Retry, State
 
 PATIENCE = 10.0
 """Seconds that the receiver of the webhook has for its answer."""
 FIRST_WAIT = 5.0
+LAST = -1000
+"""The priority of calls."""
 QUEUE = "upkeep"
 SWEEP_EVERY = 60
 """The number of tidy jobs between two searches for files that belong to no film."""
@@ -36,9 +39,11 @@ class Upkeep(Handler[dict[str, Any], dict[str, Any]]):
         self._tidied = 0
 
     def perform(self, job: Job[dict[str, Any]]) -> dict[str, Any]:
-        """Performs one of the two kinds of jobs."""
+        """Performs one of the three kinds of jobs."""
         if job.payload.get("tidy"):
             return self._tidy()
+        if "call" in job.payload:
+            return self._call(job, str(job.payload["call"]), int(job.payload["end"]))
         return self._ended(job, str(job.payload["flow"]), int(job.payload.get("end", 1)))
 
     def _tidy(self) -> dict[str, Any]:
@@ -64,23 +69,28 @@ class Upkeep(Handler[dict[str, Any], dict[str, Any]]):
             return {"film": None}
         if record.ends == end and record.ended_ms is not None:
             row = service.settle(row, flow, record)
-            self._call(job, row, end)
+            if service.settings.webhook is not None:
+                call = {"call": row.id, "end": end}
+                job.enqueue(service.crews.upkeep, call, priority=LAST, flow=None, tags=[row.id])
         return {"film": row.id, "state": row.state}
 
-    def _call(self, job: Job[dict[str, Any]], row: FilmRow, end: int) -> None:
+    def _call(self, job: Job[dict[str, Any]], film: str, end: int) -> dict[str, Any]:
         """Calls the webhook. Raises Retry, so that the call is repeated until it succeeds, or the attempts end."""
         url = self._service.settings.webhook
         if url is None:
-            return
-        view = msgspec.to_builtins(self._service.get(row.id, result=False))
+            return {"film": film, "called": False}
+        try:
+            view = msgspec.to_builtins(self._service.get(film, result=False))
+        except NoSuchFilm:
+            return {"film": None}
         body = json.dumps({"event": "ended", "end": end, "job": view}).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "adreel", "Idempotency-Key": f"{row.id}-{end}"}
+        headers = {"Content-Type": "application/json", "User-Agent": "adreel", "Idempotency-Key": f"{film}-{end}"}
         try:
             with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=PATIENCE):
-                return
+                return {"film": film, "called": True}
         except HTTPError as error:
             why = f"the webhook answered {error.code}"
         except (URLError, OSError) as error:
             why = f"the webhook cannot be reached: {error}"
-        log.warning("the webhook failed", extra={"why": why, "film": row.id})
+        log.warning("the webhook failed", extra={"why": why, "film": film})
         raise Retry(FIRST_WAIT * 2 ** min(job.attempt, 6), why)

@@ -181,6 +181,8 @@ def below_root(given: str, settings: Settings) -> Path:
                 head = file.read(names.HEAD)
         except (OSError, ValueError, RuntimeError):  # ValueError: NUL in a path; RuntimeError: a loop of links
             continue
+        if not names.is_text(path):
+            raise Refused(422, "invalid-name", f"the name of {names.shown(path.name)!r} is not UTF-8: rename the file")
         check_content(head)
         if path.stat().st_size > settings.max_upload:
             raise too_large(settings.max_upload)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from adreel import settings
+from adreel import names, settings
 from adreel.crews import build
 from adreel.errors import AdreelError
 
@@ -79,7 +79,7 @@ class Server:
                     sent(len(part))
 
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(path.stat().st_size)}
-        return self.ask("POST", "/jobs", params={"name": path.name}, content=parts(), headers=headers)
+        return self.ask("POST", "/jobs", params={"name": names.shown(path.name)}, content=parts(), headers=headers)
 
     def follow(self, film: str) -> Iterator[dict[str, Any]]:
         """Yields the states of a film until it has ended. Raises AdreelError if it is deleted."""
