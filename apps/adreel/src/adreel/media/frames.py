@@ -94,19 +94,23 @@ def _greatest_change(one: _Candidate, other: _Candidate) -> int:
 class Shaper:
     """Scales frames; corrects rotation and pixel aspect of those that people see."""
 
-    def __init__(self, pixel_aspect: float) -> None:
-        self.pixel_aspect = pixel_aspect
+    def __init__(self, pixel_aspect: float, threads: int) -> None:
+        self.pixel_aspect, self.threads = pixel_aspect, threads
         self._to_small, self._to_still = VideoReformatter(), VideoReformatter()
 
     def small(self, frame: "VideoFrame") -> Picture:
         """Returns the frame as a small picture for comparison."""
-        shaped = self._to_small.reformat(frame, SMALL[0], SMALL[1], "yuv444p", interpolation=Interpolation.AREA)
+        shaped = self._to_small.reformat(
+            frame, SMALL[0], SMALL[1], "yuv444p", interpolation=Interpolation.AREA, threads=self.threads
+        )
         return cast("Picture", shaped.to_ndarray())
 
     def still(self, frame: "VideoFrame", rotation: int) -> NDArray[np.uint8]:
         """Returns the frame as people see it, in BGR, not larger than a key frame may be."""
         width, height = display_size(frame.width, frame.height, self.pixel_aspect)
-        shaped = self._to_still.reformat(frame, width, height, "bgr24", interpolation=Interpolation.AREA)
+        shaped = self._to_still.reformat(
+            frame, width, height, "bgr24", interpolation=Interpolation.AREA, threads=self.threads
+        )
         return np.ascontiguousarray(np.rot90(cast("Picture", shaped.to_ndarray()), -rotation // 90))
 
 
@@ -145,7 +149,7 @@ class Cutter:
         """Key frames are written into the folder `frames` of `folder`, which is created."""
         self.decoder = decoder
         self.scenes: list[Scene] = []
-        self._shaper = Shaper(decoder.pixel_aspect)
+        self._shaper = Shaper(decoder.pixel_aspect, decoder.threads)
         self._detector = CutDetector()
         self._album = _Album()
         self._start = 0.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from adreel.records import Code, Refusal
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""The variables that BLAS libraries and OpenMP read when they are loaded."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+"""The variables that BLAS libraries, OpenMP and the tokenizer read when they are loaded, or start."""
 
 
 class Refused(Exception):
@@ -75,9 +75,10 @@ def limit_memory(most: int) -> None:
 
 
 def cap_threads(threads: int) -> None:
-    """Caps the thread pools of OpenCV, OpenMP and BLAS; call it before numpy is imported."""
+    """Caps the thread pools of OpenCV, OpenMP, BLAS and the tokenizer; call it before numpy is imported."""
     for name in THREAD_VARIABLES:
         os.environ[name] = str(threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     import cv2
 
     cv2.setNumThreads(threads)
