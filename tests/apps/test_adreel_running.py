@@ -114,6 +114,21 @@ def test_the_worker_command_is_that_of_chargehand(tmp_path: Path) -> None:  # sp
     assert (done.returncode, "chargehand work" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", ["uvicorn adreel.app:app --port 0", "adreel.worker", "adreel serve", "adreel status"]
+)
+@pytest.mark.parametrize(("name", "wrong"), [("ADREEL_MAX_UPLOAD", "much"), ("EMBED_WORKERS", "perhaps")])
+def test_a_wrong_setting_ends_every_command_in_words(  # spec: CF-1 AR-6
+    tmp_path: Path, command: str, name: str, wrong: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split()], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={**os.environ, "ADREEL_HOME": str(tmp_path), name: wrong},
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert f"{name} is '{wrong}' (in the environment); must be " in done.stderr
+
+
 def test_several_api_processes_have_one_node_and_answer_alike(start: Start) -> None:  # spec: SV-11
     server = start("--workers", "4").ready()
     eventually(lambda: "6 embedded workers active" in server.log.read_text(), 30, what="the start line")
