@@ -479,6 +479,17 @@ def test_the_example_of_settings_has_every_name_with_its_default() -> None:  # s
     assert settings.read({**set_, "ADREEL_HOME": str(home)}, package=home) == settings.Settings(home=home)
 
 
+def test_the_data_folder_is_private_and_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:  # spec: SE-7 CF-1
+    made = crews.build(settings.Settings(home=tmp_path / "data"))
+    made.hand.close()
+    assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir() if path.is_dir()} == {
+        "films": 0o700, "uploads": 0o700,
+    }  # fmt: skip
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"the data folder .*file/data cannot be made: Not a directory"):
+        crews.build(settings.Settings(home=tmp_path / "file" / "data"))
+
+
 def test_settings_reach_the_workers() -> None:
     found = settings.Settings(home=Path("/h"), roots=(Path("/a"), Path("/b")), keep_results=5.0, webhook="http://x/")
     again = settings.read(found.environment(), package=Path("/nowhere"))

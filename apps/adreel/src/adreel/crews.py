@@ -6,7 +6,7 @@ from typing import Any
 
 from adreel.records import Classified, Cut, Film, Persisted, Probe, Read, Run
 from adreel.settings import PACKAGE, Settings
-from chargehand import Chargehand, Crew, Retention, Transaction
+from chargehand import Chargehand, ConfigurationError, Crew, Retention, Transaction
 
 READING = 700 << 20
 """Bytes of memory that a worker needs for OCR."""
@@ -57,8 +57,14 @@ class Crews:
 
 
 def build(settings: Settings, *, handlers: str = HANDLERS) -> Crews:
-    """Declares the crews on the store in the data folder, or on the one that CHARGEHAND_URL names."""
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Declares the crews on the store in the data folder, which is made, or on the one that CHARGEHAND_URL names."""
+    try:
+        for folder in (settings.home, settings.uploads, settings.films):  # with films, which are for nobody else
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the data folder {error.filename} cannot be made: {error.strerror} (ADREEL_HOME)"
+        ) from error
     kept = int((settings.keep_results + KEPT_LONGER) * 1000)
     hand = Chargehand(settings.home / STORE, folder=PACKAGE, retention=Retention(age_ms=kept, count=MOST_KEPT))
     return declare(hand, readers=READERS, environment=settings.environment(), handlers=handlers)
