@@ -68,6 +68,8 @@ def test_an_uploaded_film_is_queued_at_once_and_analysed(server: Adreel) -> None
     assert "result" not in found["jobs"][0]
     assert server.http.get("/jobs", params={"text": "sum%er"}).json()["jobs"] == []
     assert server.http.get("/jobs", params={"status": "asleep"}).status_code == 422
+    for name in ("text", "category", "after"):  # PostgreSQL has no NUL
+        assert server.http.get("/jobs", params={name: "a\0b"}).status_code == 422
 
 
 def test_several_films_at_once_and_each_refused_file_is_named(server: Adreel) -> None:  # spec: AR-5

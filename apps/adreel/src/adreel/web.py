@@ -42,6 +42,7 @@ PARTS = {
     "adreel.js": "text/javascript", "adreel.css": "text/css", "icon.svg": "image/svg+xml",
 }  # fmt: skip
 Film = Annotated[str, Path(max_length=100, description="The id of a film.")]
+Sought = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$", description="Without NUL: PostgreSQL has none.")]
 log = logging.getLogger("adreel")
 LOOK_EVERY = 0.1
 """Seconds between two looks for the node, at the start."""
@@ -252,10 +253,10 @@ def _films(app: FastAPI, service: Service, needs: dict[str, Any], stopping: live
 
     @app.get("/jobs", dependencies=needs["read"])
     def films(
-        text: Annotated[str, Query(max_length=200)] = "",
+        text: Sought = "",
         status: Annotated[str, Query(pattern="^(queued|running|done|failed|cancelled|deleting|)$")] = "",
-        category: Annotated[str, Query(max_length=200)] = "",
-        after: Annotated[str, Query(max_length=100)] = "",
+        category: Sought = "",
+        after: Sought = "",
         limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
     ) -> Response:
         """Returns a page of films, newest first; `next`, if there is more, is passed as `after`."""
