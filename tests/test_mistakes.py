@@ -115,6 +115,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "queue of a job": (lambda w: w.any.enqueue(1, queue="low"), "a crew has one queue: declare a crew for each"),
     "rate_limit": (lambda w: w.crew(rate_limit="10/m"), "unknown option rate_limit; .*; did you mean rate?"),
     # references and flows
+    "reference as id": (lambda w: w.any.ref(w.any.ref("x")), r"not Ref\('x'\): it is a reference already"),
     "number as id": (lambda w: w.any.ref(7), "crew.ref takes the id of a job, a string, not 7"),
     "swapped": (lambda w: w.flow().enqueue(1, w.any), "flow 'x': the first argument is 1; expected what hand.crew"),
     "crew in a flow": (lambda w: w.flow().enqueue_many("any", [1]), "the first argument is 'any'; expected what hand"),
@@ -123,6 +124,10 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "neither": (lambda w: w.hand.recurring("night", w.any, 1), "'night' has neither cron nor every; set one: cron="),
     "both": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", every=9), "has both cron and every"),
     "every": (lambda w: w.hand.recurring("night", w.any, 1, every="1h"), "'night': every is '1h'; must be a number of"),
+    "time zone": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", tz="UTC"), "did you mean zone?"),
+    "timezone": (lambda w: w.hand.recurring("night", w.any, 1, every=9, timezone="UTC"), "did you mean zone?"),
+    "schedule": (lambda w: w.hand.recurring("night", w.any, 1, schedule="0 3 * * *"), "did you mean cron?"),
+    "crew as job": (lambda w: w.any.enqueue(1, after=w.any), r"after contains Crew\('any'\); each must be a string"),
     "too often": (lambda w: w.hand.recurring("night", w.any, 1, every=0.1), "every is 0.1 s; must be 1 s or more"),
     "cron": (lambda w: w.hand.recurring("night", w.any, 1, cron="daily"), "'night': cron expression 'daily': .*0 3"),
     "crew by name": (lambda w: w.hand.recurring("night", "any", 1, every=9), "crew is 'any'; expected what hand.crew"),
@@ -182,6 +187,13 @@ def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) 
         (lambda w: w.hand.task(print), r"performed by classes: hand.crew\('name', 'module:Class'\)"),
         (lambda w: w.hand.periodic_task, "use hand.recurring"),
         (lambda w: w.hand.colour, "'Chargehand' object has no attribute 'colour'$"),
+        (lambda w: w.any.defer(a=1), "use crew.enqueue"),
+        (lambda w: w.any.map([1]), "use crew.enqueue_many"),
+        (lambda w: w.hand.run_worker(), "or the command `chargehand work module:hand`"),
+        (lambda w: w.any.ref("x").get(timeout=3), r"'Ref' object has no attribute 'get'; use ref.wait\(timeout\)"),
+        (lambda w: w.any.ref("x").status, "use ref.job"),
+        (lambda w: w.any.ref("x").revoke(), r"use ref.cancel\(\)"),
+        (lambda w: w.any.ref("x").colour, "'Ref' object has no attribute 'colour'$"),
     ],
 )
 def test_methods_of_other_systems_are_answered_with_what_to_use(mistake: Try, answer: str, world: World) -> None:
@@ -219,6 +231,21 @@ class Careless(Handler[dict[str, Any], None]):
                 job.results(one)
             case "progress":
                 job.progress(wrong)
+            case "request":
+                wrong = job
+                _ = wrong.request.id
+            case "retry of a job":
+                wrong = job
+                raise wrong.retry(3)
+            case "retry of a task":
+                wrong = self
+                wrong.retry(countdown=3)
+            case "state":
+                wrong = self
+                wrong.update_state("PROGRESS")
+            case "attribute":
+                wrong = self
+                _ = wrong.colour
             case _:
                 raise Retry(wrong)
 
@@ -239,12 +266,38 @@ class Model(BaseModel):
         ("enqueue swapped", "the first argument of job.enqueue is {'path': 'a'}; expected"),
         ("results of nothing", "the first argument of job.results is {'path': 'a'}; expected"),
         ("progress", "progress: done is '5m'; expected a number; stage= and detail= take texts"),
+        ("request", "'Job' object has no attribute 'request'; use job.payload for what was enqueued"),
+        ("retry of a job", "use raise Retry"),
+        ("retry of a task", "'Careless' object has no attribute 'retry'; use raise Retry"),
+        ("state", r"'update_state'; use the job of perform\(self, job\), such as job.progress"),
+        ("attribute", "^'Careless' object has no attribute 'colour'$"),
         ("retry", "Retry: after is '5m'; must be a number of seconds, such as 90"),
     ],
 )
 def test_mistakes_in_a_handler(mistake: str, answer: str) -> None:
-    with pytest.raises((ChargehandError, ValueError, TypeError), match=answer):
+    with pytest.raises((ChargehandError, ValueError, TypeError, AttributeError), match=answer):
         perform(Careless, {"mistake": mistake})
+
+
+class Misnamed(Handler[int, int]):
+    def setup(self) -> None:
+        self.model = 1
+
+    def perform(self, job: Job[int]) -> int:
+        return self.model
+
+
+def test_a_method_that_nothing_calls_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'model'; workers call set_up\(self\), not setup$"):
+        perform(Misnamed, 1)
+
+
+def test_an_enqueue_that_is_awaited_names_the_other(world: World) -> None:
+    async def wrong() -> None:
+        await world.any.enqueue(1)
+
+    with pytest.raises(TypeError, match=r"await crew.enqueue_async\(payload\) enqueues, await ref.result\(\) waits"):
+        asyncio.run(wrong())
 
 
 def test_a_missing_label_is_none(world: World) -> None:

@@ -43,6 +43,7 @@ from chargehand.model.records import (
     Snapshot,
 )
 from chargehand.model.search import DiscoveryPolicy
+from chargehand.model.spelling import nearest, unknown_attribute, unknown_option
 from chargehand.settings import staffing
 from chargehand.settings.hooks import check_hook
 from chargehand.settings.known import Settings
@@ -63,7 +64,6 @@ from chargehand.settings.plan import (
 )
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
-from chargehand.settings.spelling import nearest, unknown_attribute, unknown_option
 from chargehand.settings.staffing import Declared
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
@@ -270,6 +270,10 @@ class Chargehand:
         """
         if name in self._recurring:
             raise ConfigurationError(f"there are two recurring jobs called {name!r}")
+        unknown = options.keys() - JobOptions.__annotations__
+        if unknown:
+            known = (JobOptions.__annotations__.keys() | {"cron", "every", "zone"}) - {"after", "flow"}
+            raise ConfigurationError(f"recurring job {name!r}: {unknown_option(unknown, known)}")
         if options.get("after") or options.get("flow") is not None:
             raise ConfigurationError(
                 f"recurring job {name!r}: it cannot have after or flow, which name one job or flow"

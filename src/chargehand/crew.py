@@ -27,9 +27,9 @@ from chargehand.ids import new_ids
 from chargehand.model.flows import FlowRecord
 from chargehand.model.hooks import HookEvent
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
+from chargehand.model.spelling import unknown_attribute
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, new_job, several, with_payload
-from chargehand.settings.spelling import unknown_attribute
 from chargehand.store import Transaction
 from chargehand.stores.location import Location
 from chargehand.system import callers, extras
@@ -99,6 +99,16 @@ class Ref(Generic[Result]):
 
     def __repr__(self) -> str:
         return f"Ref({self.id!r})"
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute("Ref", name)
+
+        def __await__(self) -> Any:
+            raise TypeError(
+                "a Ref cannot be awaited: await crew.enqueue_async(payload) enqueues, await ref.result() waits"
+            )
 
     @property
     def location(self) -> Location:
@@ -206,6 +216,9 @@ class Crew(Generic[Payload, Result]):
     def __init__(self, operations: Operations, plan: CrewPlan, takes: Any, gives: Any) -> None:
         self._operations, self.plan, self.takes, self.gives = operations, plan, takes, gives
 
+    def __repr__(self) -> str:
+        return f"Crew({self.plan.name!r})"
+
     @property
     def name(self) -> str:
         """The name of the crew."""
@@ -299,7 +312,8 @@ class Crew(Generic[Payload, Result]):
         """Returns a reference to a job of this crew by its id."""
         found: Any = job_id
         if not isinstance(found, str):
-            raise PayloadError(f"crew.ref takes the id of a job, a string, not {found!r}")
+            instead = ": it is a reference already" if isinstance(found, Ref) else ""
+            raise PayloadError(f"crew.ref takes the id of a job, a string, not {found!r}{instead}")
         return Ref(self._operations, job_id, self.gives)
 
 

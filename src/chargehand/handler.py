@@ -187,6 +187,11 @@ class Job(Generic[Payload]):
         self.crashes = crashes
         self._context = context
 
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise _unknown_attribute("Job", name)
+
     def progress(
         self,
         done: float | None = None,
@@ -273,6 +278,12 @@ class Job(Generic[Payload]):
         return self._context.settle(result)
 
 
+def _unknown_attribute(kind: str, name: str) -> AttributeError:
+    from chargehand.model.spelling import unknown_attribute  # a worker needs it for a mistake only
+
+    return unknown_attribute(kind, name)
+
+
 class Item:
     """An item of the application that needs work, as `discover` returns it: its key, the job's payload, and a label."""
 
@@ -280,6 +291,14 @@ class Item:
 
     def __init__(self, key: str, payload: Any = None, label: str | None = None) -> None:
         self.key, self.payload, self.label = key, payload, label
+
+
+def _misnamed(kind: type) -> str:
+    """Returns a hint if the class has a method in place of `set_up` that nothing calls."""
+    found = next((name for name in ("setup", "setUp", "on_start", "startup") if hasattr(kind, name)), None)
+    if found is None or any("set_up" in vars(each) for each in kind.__mro__ if each is not Handler):
+        return ""
+    return f"; workers call set_up(self), not {found}"
 
 
 def _no_limit(seconds: float) -> None:
@@ -292,6 +311,13 @@ class Handler(Generic[Payload, Result]):
     ask_for_time: Callable[[float], None] = staticmethod(_no_limit)
     threads: int = 1
     """The number of threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that ignore the environment."""
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            error = _unknown_attribute("Handler", name)
+            error.args = (str(error).replace("'Handler'", repr(type(self).__name__), 1) + _misnamed(type(self)),)
+            raise error
 
     def set_up(self) -> "Awaitable[None] | None":
         """Loads what all jobs need, such as a model. May be async."""

@@ -89,11 +89,30 @@ def test_a_module_that_does_not_exist_is_looked_for_in_the_folder(load: Load) ->
     [
         ("enqueue", "Did you mean 'jobs enqueue'?"), ("retry", "Did you mean 'jobs retry', 'flows retry'?"),
         ("create", "Did you mean 'keys create'?"), ("worker", "Did you mean 'work'?"),
-        ("dashbord", "Did you mean 'dashboard'?"),
+        ("dashbord", "Did you mean 'dashboard'?"), ("purge", "Did you mean 'jobs clear'?"),
+        ("flower", "Did you mean 'dashboard'?"), ("version", "Did you mean '--version'?"),
     ],
 )  # fmt: skip
 def test_a_command_without_its_group_is_found(word: str, meant: str) -> None:
     done = CliRunner().invoke(app, [word])
+    assert done.exit_code == 2
+    assert meant in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["work", "-A", "jobs"], "The application is an argument: chargehand work jobs:hand."),
+        (["work", "jobs:hand", "--concurrency", "4"], "CHARGEHAND_CREW_NAME_WORKERS=4"),
+        (["work", "jobs:hand", "-Q", "tag"], "The command runs all crews of the application"),
+        (["work", "jobs:hand", "--colour"], "No such option: --colour"),
+        (["jobs", "01a1f1f2ea64"], "Did you mean 'show 01a1f1f2ea64'?"),
+        (["flows", "01a1f1f2ea64"], "Did you mean 'show 01a1f1f2ea64'?"),
+        (["keys", "01a1f1f2ea64"], "No such command '01a1f1f2ea64'."),
+    ],
+)
+def test_words_of_other_systems_are_answered_with_what_to_write(words: list[str], meant: str) -> None:
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
     assert meant in " ".join(done.output.replace("│", " ").split())
 
@@ -140,6 +159,9 @@ def test_a_mistake_in_the_env_file_is_told_with_its_line(load: Load) -> None:
         ("class Tag:\n def perform(self, job): ...", "is not a class derived from chargehand.Handler: it is <class"),
         ("def Tag(job): ...", "is not a class derived from chargehand.Handler: it is <function Tag"),
         (f"{HANDLER} ...", "has no perform(job)"),
+        (f"{HANDLER}\n def perform(self, path, size): ...", "has perform(self, path, size); write perform(self, job)"),
+        (f"{HANDLER}\n def perform(self): ...", "has perform(self); write perform(self, job)"),
+        (f"{HANDLER}\n def perform(self, job, *, size): ...", "has perform(self, job, size); write perform(self, job)"),
         (f"{HANDLER}\n def __init__(self, model): ...\n def perform(self, job): ...", "'model': set it up in set_up"),
         ("import sys\nsys.exit(3)", "SystemExit: 3 (HERE/mistaken_handlers.py, line 2); put what runs the program"),
     ],
@@ -151,6 +173,23 @@ def test_a_handler_that_cannot_be_used(code: str, answer: str, tmp_path: Path, m
     with pytest.raises(ConfigurationError) as found:
         perform.make("mistaken_handlers:Tag", perform.load("mistaken_handlers:Tag"))
     assert answer in str(found.value).replace(str(tmp_path), "HERE")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def perform(self, job): ...", "async def perform(self, job, extra=1): ...", "def perform(self, *args): ...",
+        "@staticmethod\n def perform(job): ...", "@classmethod\n def perform(cls, job): ...",
+        "def perform(self, *args, size=1, **rest): ...", "perform = print",
+    ],
+)  # fmt: skip
+def test_a_handler_that_can_be_called_with_a_job_is_accepted(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "mistaken_handlers", raising=False)
+    (tmp_path / "mistaken_handlers.py").write_text(f"{HANDLER}\n {method}")
+    assert issubclass(perform.load("mistaken_handlers:Tag"), Handler)
 
 
 @dataclass

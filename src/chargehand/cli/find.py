@@ -13,7 +13,7 @@ import typer
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.service import Service
-from chargehand.settings.spelling import as_module, is_module, nearest
+from chargehand.model.spelling import as_module, is_module, nearest
 from chargehand.stores.location import locate
 from chargehand.stores.refusal import refusals
 from chargehand.system import callers

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from chargehand.cli import find, show
 from chargehand.errors import FlowNotFound, JobNotFound
 from chargehand.host.service import Service
-from chargehand.settings.spelling import nearest
+from chargehand.model.spelling import nearest
 
 
 def about_queue(service: Service, app: str | None, queue: str | None) -> None:

@@ -43,8 +43,23 @@ from chargehand.stores.refusal import described
 
 NO_FOLDER = "the current folder was deleted: change to another one, or name the store by its full path with --store"
 
-OTHER_WORDS = {"beat": "recurring", "info": "status", "inspect": "status", "ps": "status", "worker": "work"}
+OTHER_WORDS = {
+    "beat": "recurring", "control": "pause", "empty": "jobs clear", "flower": "dashboard", "info": "status",
+    "inspect": "status", "ps": "status", "purge": "jobs clear", "requeue": "jobs retry", "revoke": "jobs cancel",
+    "scheduler": "recurring", "suspend": "pause", "version": "--version", "worker": "work",
+}  # fmt: skip
 """Commands of other systems, and the nearest one of ours."""
+
+_COUNT = "The number of workers is a setting of each crew: CHARGEHAND_CREW_NAME_WORKERS=4."
+_ALL = "The command runs all crews of the application; CHARGEHAND_CREW_NAME_WORKERS=0 leaves one out."
+OTHER_OPTIONS = {
+    ("work", "-A"): "The application is an argument: chargehand work jobs:hand.",
+    **dict.fromkeys([("work", option) for option in ("-c", "--concurrency", "--workers", "--processes")], _COUNT),
+    **dict.fromkeys([("work", option) for option in ("-Q", "-q", "--queue", "--queues")], _ALL),
+    ("work", "-B"): "Recurring jobs need no process of their own.",
+    ("work", "--port"): "The API is served by: chargehand serve.",
+}
+"""Options of other systems that ours do not have, by command, and what to do instead."""
 
 
 class Commands(TyperGroup):
@@ -62,6 +77,34 @@ class Commands(TyperGroup):
                 meant = [OTHER_WORDS[word]]
             if meant:
                 error.message = f"No such command {word!r}. Did you mean {', '.join(map(repr, meant))}?"
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command. The error for an option that other systems have says what to do instead."""
+        try:
+            return super().invoke(ctx)
+        except Exception as found:
+            error: Any = found
+            command: Any = getattr(getattr(error, "ctx", None), "info_name", None)
+            option: Any = getattr(error, "option_name", None)
+            meant = OTHER_OPTIONS.get((command, option))
+            if meant:
+                error.message = f"No such option: {option}. {meant}"
+                error.possibilities = None
+            raise
+
+
+class Subcommands(TyperGroup):
+    """The commands of a group. An id that is given without a command is explained."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the command. The error for an id in its place names the command that shows it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as found:
+            error: Any = found
+            if "show" in self.commands and any(character.isdigit() for character in args[0]):
+                error.message = f"No such command {args[0]!r}. Did you mean 'show {args[0]}'?"
             raise
 
 
@@ -104,7 +147,7 @@ for panel, its in _GROUPS.items():
     for name, command in its:
         app.command(name, rich_help_panel=panel)(command)
 for name, (group, panel) in _SUBCOMMANDS.items():
-    app.add_typer(group, name=name, rich_help_panel=panel)
+    app.add_typer(group, name=name, cls=Subcommands, rich_help_panel=panel)
 
 
 def _paragraphs(text: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from chargehand.errors import ConfigurationError
-from chargehand.settings.spelling import is_module
+from chargehand.model.spelling import is_module
 
 
 def check_hook(name: str, function: Any) -> str:

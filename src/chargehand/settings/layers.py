@@ -18,6 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from chargehand.errors import ConfigurationError
+from chargehand.model.spelling import nearest
 from chargehand.settings import dotenv, reading
 from chargehand.settings.known import (
     BY_PATH,
@@ -30,7 +31,6 @@ from chargehand.settings.known import (
     Settings,
     crew_key,
 )
-from chargehand.settings.spelling import nearest
 
 CONFIG = "CHARGEHAND_CONFIG"
 _CREW = re.compile(rf"{PREFIX}CREW_(.+)_(WORKERS|THREADS)")

@@ -30,8 +30,8 @@ from chargehand.model.job import (
 from chargehand.model.lease import LONGEST_CANCEL, longest_end
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
+from chargehand.model.spelling import handler_fault, is_module, unknown_option
 from chargehand.settings.schedule import RecurringJob
-from chargehand.settings.spelling import handler_fault, is_module, unknown_option
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
 THREAD_LIMITS = (

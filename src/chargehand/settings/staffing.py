@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chargehand.errors import ConfigurationError
+from chargehand.model.spelling import nearest
 from chargehand.settings.known import Settings, crew_key
-from chargehand.settings.spelling import nearest
 
 DEFAULT_WORKERS = 2
 """The number of workers of the default crew, or of the only one, if it is not set."""

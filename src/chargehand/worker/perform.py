@@ -38,6 +38,7 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
         raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), but its crew has batch={batch}")
     if batch == 1 and not has_own(kind, "perform"):
         raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
+    check_parameters(name, kind, "perform" if batch == 1 else "perform_batch", "job" if batch == 1 else "jobs")
     if concurrency > 1:
         import inspect
 
@@ -47,6 +48,31 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
                 "`async def perform`, or remove concurrency and give the crew more workers"
             )
     return kind
+
+
+def check_parameters(name: str, kind: type[Handler[Any, Any]], method: str, only: str) -> None:
+    """Raises ConfigurationError if the method cannot be called with one argument: every job would fail.
+
+    It reads the code object: `inspect` would make every worker larger.
+    """
+    function: Any = getattr(kind, method)
+    code: Any = getattr(function, "__code__", None)
+    if code is None:  # not a function of Python
+        return
+    raw = next(vars(each)[method] for each in kind.__mro__ if method in vars(each))
+    given = 1 if isinstance(raw, staticmethod) else 2
+    required = code.co_argcount - len(function.__defaults__ or ())
+    by_name = code.co_kwonlyargcount - len(function.__kwdefaults__ or ())
+    most = given if code.co_flags & _VARIADIC else code.co_argcount
+    if not required <= given <= most or by_name > 0:
+        own = ", ".join(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        raise errors.ConfigurationError(
+            f"handler {name!r} has {method}({own}); write {method}(self, {only}): a payload is job.payload"
+        )
+
+
+_VARIADIC = 0x04
+"""The flag of a code object that has `*args` (inspect.CO_VARARGS)."""
 
 
 def why_not_imported(error: BaseException) -> str:

@@ -13,12 +13,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 FOREIGN = {
-    "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "depends_on": "after",
-    "description": "label", "enqueue_at": "run_at", "enqueue_in": "delay", "eta": "run_at", "job_id": "key",
-    "job_timeout": "timeout", "lock": "sequence", "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs",
+    "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "crontab": "cron",
+    "depends_on": "after", "description": "label", "enqueue_at": "run_at", "enqueue_in": "delay", "eta": "run_at",
+    "interval": "every", "job_id": "key", "job_timeout": "timeout", "lock": "sequence", "max_retries": "max_attempts",
+    "max_tasks_per_child": "recycle_jobs",
     "name": "label", "processes": "workers", "rate_limit": "rate", "retries": "max_attempts",
-    "retry_backoff": "backoff",
-    "schedule_at": "run_at", "schedule_in": "delay", "task_id": "key", "time_limit": "timeout",
+    "retry_backoff": "backoff", "schedule": "cron", "schedule_at": "run_at", "schedule_in": "delay", "task_id": "key",
+    "time_limit": "timeout", "timezone": "zone", "tz": "zone",
 }  # fmt: skip
 """Options of other systems, by their names: the nearest one of ours. The number of retries is one less than that of
 attempts."""
@@ -36,13 +37,28 @@ def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
 
 
 ATTRIBUTES = (
-    ("Crew", "apply apply_async delay schedule send send_with_options submit",
+    ("Crew", "apply apply_async defer delay kiq schedule send send_with_options submit",
      "use crew.enqueue(payload), with delay= or run_at= for later"),
+    ("Crew", "defer_async", "use await crew.enqueue_async(payload)"),
+    ("Crew", "batch_defer chunks map starmap", "use crew.enqueue_many(payloads)"),
     ("Crew", "s si signature", "use after= and job.spawn, or hand.flow(…)"),
     ("Chargehand", "enqueue enqueue_async send_task submit",
      "what hand.crew(…) returns has it: crew.enqueue(payload)"),
     ("Chargehand", "actor handler task worker", "jobs are performed by classes: hand.crew('name', 'module:Class')"),
     ("Chargehand", "cron every periodic_task schedule", "use hand.recurring('name', crew, cron='0 3 * * *')"),
+    ("Chargehand", "run run_worker serve start_worker work worker_main",
+     "use hand.attach(app), `with hand.running():` or the command `chargehand work module:hand`"),
+    ("Ref", "get get_result latest_result return_value",
+     "use ref.wait(timeout), or await ref.result(timeout) in a coroutine"),
+    ("Ref", "failed get_status is_failed is_finished meta ready state status successful", "use ref.job().state"),
+    ("Ref", "forget revoke", "use ref.cancel()"),
+    ("Ref", "job_id task_id", "use ref.id"),
+    ("Job", "retry", "use raise Retry(after=seconds), or raise GiveUp(reason)"),
+    ("Job", "args get kwargs request", "use job.payload for what was enqueued, and job.id, job.attempt or job.meta"),
+    ("Job", "log logger", "use logging or print: the log of the node has their lines, with the id of the job"),
+    ("Job", "save_meta set_progress update_progress update_state", "use job.progress(done, total, stage='…')"),
+    ("Handler", "retry", "use raise Retry(after=seconds), or raise GiveUp(reason)"),
+    ("Handler", "request update_state", "use the job of perform(self, job), such as job.progress(done, total)"),
 )  # fmt: skip
 """Methods of other systems: the class in which they are looked for, their names, and what to use instead."""
 
