@@ -180,6 +180,10 @@ def test_what_cannot_be_is_a_problem_with_a_code(web: Web) -> None:
         ({"name": "a", "jobs": [{"crew": "plain", "flow": "x"}]}, "body/jobs/0/flow"),
         ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": {"crew": "plain", "key": "k"}}, "body/on_end/key"),
         ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": {}}, "body/on_end"),
+        ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": 1}, "body/on_end"),
+        ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": True}, "body/on_end"),
+        ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": "plain"}, "body/on_end"),
+        ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": ["plain"]}, "body/on_end"),
     ],
 )
 def test_a_flow_that_is_wrong_is_refused_with_the_place(web: Web, body: dict[str, Any], pointer: str) -> None:

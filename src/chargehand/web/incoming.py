@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from fastapi import Request
@@ -83,9 +83,11 @@ def read_flow(request: Request, body: bytes) -> Callable[[], FlowIn]:
         found = bodies.decoded(body, "body", _Flow)
         head = {"name": found.name, "order": found.order, "on_end": found.on_end}
         given = {name: bodies.decoded(raw, f"body/{name}") for name, raw in head.items() if memoryview(raw).nbytes}
-        unknown = [name for name in given.get("on_end") or () if name not in EndIn.model_fields]
+        end = given.get("on_end")
+        names = cast("dict[str, Any]", end) if isinstance(end, dict) else {}  # anything else is no EndIn
+        unknown = [name for name in names if name not in EndIn.model_fields]
         if unknown:
-            raise invalid([Fault(f"body/on_end/{str(name)[:100]}", "there is no such field") for name in unknown])
+            raise invalid([Fault(f"body/on_end/{name[:100]}", "there is no such field") for name in unknown])
         jobs = _jobs(found.jobs, FlowJobIn)
         return _valid(FlowIn, {**given, "jobs": jobs}, ("body",))
 
