@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chargehand import CrewOptions, JobOptions
 from chargehand.cli.main import app
+from chargehand.live.bodies import FlowBody, HealthBody, JobBody, NodeBody, QueueBody, WorkerBody
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -21,6 +22,18 @@ PAGES = (
 def test_the_reference_is_what_the_code_says() -> None:  # spec: SV-4 WP-8 RP-8
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_table_of_events_has_every_field_of_every_body() -> None:  # spec: EV-3
+    text = (ROOT / "docs" / "events.md").read_text()
+    bodies = {
+        "worker": WorkerBody, "job": JobBody, "queue": QueueBody, "flow": FlowBody, "node": NodeBody,
+        "health": HealthBody,
+    }  # fmt: skip
+    for name, body in bodies.items():
+        (row,) = re.findall(rf"^\| `{name}` \| .*`.*$", text.partition("| body | fields |")[2], re.MULTILINE)
+        missing = [field for field in body.__struct_fields__ if f"`{field}`" not in row]
+        assert missing == [], name
 
 
 def test_every_make_target_and_command_that_the_documents_name_exists() -> None:

@@ -139,6 +139,8 @@ def _a_job_in_hand(client: Client, gate: Path) -> None:
     assert {each.component for each in client.health().components} == {"app", "worker:do:0", "worker:do:1"}
     assert [each.component for each in client.health("healthy").components if each.component == "app"] == ["app"]
     assert any(f"event={Event.WORKER_SPAWNED}" in line.text for line in client.logs("do"))
+    with pytest.raises(UnknownCrew, match="no crew or worker 'nobody'"):
+        client.logs("nobody")
     assert isinstance(client.doctor().well, bool)
     stacks = client.stack(worker.component)  # spec: CL-6
     assert (stacks.pid, stacks.job, stacks.code) == (worker.pid, job.id, "dumped")

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from chargehand.live.bodies import NodeBody, NodeCrewBody
+from chargehand.live.bodies import NodeBody, NodeCrewBody, QueueBody
 from chargehand.live.components import Component
+from chargehand.model.figures import Share
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import FRESH_MS
 from chargehand.model.records import Counts, CrewRow, Pause
 from chargehand.model.status import NodeStatus, NodeWorker, RestartBudget, StoreStatus
+from chargehand.web.answers import Queue
 from chargehand.web.summaries import concurrency_of, info_of, queues_of, readiness_of, workers_of
 
 NOW = 1_000_000
@@ -130,6 +132,17 @@ def test_queues_without_jobs_and_without_crews_are_shown() -> None:  # spec: HT-
         ("lost", 1, (), "nobody"),
         ("tagging", 0, ("tag",), None),
     ]
+
+
+def test_a_queue_is_read_with_the_figures_of_its_events() -> None:  # spec: EV-3
+    counts, share = Counts(queue="tagging", queued=12, future=2), Share(rate=0.5, mean=1.25)
+    (found,) = queues_of([counts], [TAG], [], [("tagging", 9)], {}, {"tagging": share})
+    body = QueueBody.of(counts, 9, share)
+    assert (found.rate, found.mean_duration_s, found.eta_s) == (0.5, 1.25, 20.0)
+    other = {"name": "queue", "oldest_wait_s": "oldest_wait_ms"}
+    assert {other.get(name, name) for name in QueueBody.__struct_fields__} <= set(Queue.__struct_fields__)
+    same = [name for name in QueueBody.__struct_fields__ if name not in other]
+    assert [getattr(found, name) for name in same] == [getattr(body, name) for name in same]
 
 
 # spec: MN-1

@@ -1,6 +1,7 @@
 """A small world for the web tests: an application served in memory, on a store of its own, asked by real requests."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ class Web:
         sent = {**({"Authorization": f"Bearer {given}"} if given is not None else {}), **(headers or {})}
         transport = httpx.ASGITransport(self.api, client=(client, 1234) if client else None)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url=base) as http:
-            return await http.request(method, path, headers=sent, **options)
+            answer = await http.request(method, path, headers=sent, **options)
+        check_described(self.api, answer)
+        return answer
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """One request."""
@@ -106,7 +109,24 @@ class _Bridge(httpx.BaseTransport):
                 return await http.request(request.method, request.url, headers=request.headers, content=body)
 
         found = self._web.run(send())
+        check_described(self._web.api, found)
         return httpx.Response(found.status_code, headers=found.headers, content=found.content)
+
+
+_described: list[tuple[re.Pattern[str], dict[str, Any]]] = []
+"""The routes of the OpenAPI document, which is the same for all applications; paths without parameters first."""
+
+
+def check_described(api: FastAPI, answer: httpx.Response) -> None:
+    """Fails if the OpenAPI document has the route of this answer, but not its status."""
+    if not _described:
+        paths = sorted(api.openapi()["paths"].items(), key=lambda path: path[0].count("{"))
+        _described.extend((re.compile(re.sub(r"{\w+}", "[^/]+", path)), routes) for path, routes in paths)
+    path = answer.request.url.path.removeprefix("/chargehand")
+    for known, routes in _described:
+        if known.fullmatch(path) and answer.request.method.lower() in routes:
+            assert str(answer.status_code) in routes[answer.request.method.lower()]["responses"], answer.text
+            return
 
 
 def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:

@@ -245,7 +245,11 @@ class Queue(Counts, frozen=True, kw_only=True):
     oldest_wait_ms: int | None = None
     """How long the next job has been due; null if none is due."""
     rate: float = 0.0
-    """Jobs that ended per second, over the last minute, in all nodes; a few seconds old, like the next four."""
+    """Jobs that ended per second, over the last minute, in all nodes; a few seconds old, like the next six."""
+    mean_duration_s: float | None = None
+    """The mean duration of the jobs that ended in the last minute; null if none has."""
+    eta_s: float | None = None
+    """Seconds until all due jobs are done at that rate; null if there is no estimate."""
     wait_p50_s: float | None = None
     """How long half of the jobs that were started in the last five minutes had been due, at most."""
     wait_p95_s: float | None = None

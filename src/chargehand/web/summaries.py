@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from chargehand import __version__
-from chargehand.live.bodies import NodeBody
+from chargehand.live.bodies import NodeBody, QueueBody
 from chargehand.live.components import GONE, Component, jobs_of, telemetry
 from chargehand.model import address
-from chargehand.model.figures import Share, rounded
+from chargehand.model.figures import Share
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.model.records import Counts, CrewRow, Pause
-from chargehand.model.spread import quantile
 from chargehand.model.status import NodeStatus, NodeWorker
 from chargehand.settings.plan import Page
 from chargehand.web.answers import (
@@ -183,19 +182,22 @@ def queues_of(
     found: list[Queue] = []
     for name in sorted({*by_name, *(crew.queue for crew in crews)}):
         serving = tuple(crew.name for crew in crews if crew.queue == name)
-        share = throughput.get(name, Share())
+        count = by_name.get(name, Counts(queue=name))
+        figures = QueueBody.of(count, due.get(name), throughput.get(name, Share()))
         found.append(
             Queue(
-                **msgspec.structs.asdict(by_name.get(name, Counts(queue=name))),
+                **msgspec.structs.asdict(count),
                 crews=serving,
                 paused="*" in paused or (bool(serving) and all(crew in paused for crew in serving)),
                 oldest_wait_ms=due.get(name),
                 unserved=unserved.get(name) if unserved is not None else "no node runs" if name in due else None,
-                rate=rounded(share.rate) or 0.0,
-                wait_p50_s=rounded(quantile(share.waits, 0.5)),
-                wait_p95_s=rounded(quantile(share.waits, 0.95)),
-                run_p50_s=rounded(quantile(share.runs, 0.5)),
-                run_p95_s=rounded(quantile(share.runs, 0.95)),
+                rate=figures.rate,
+                mean_duration_s=figures.mean_duration_s,
+                eta_s=figures.eta_s,
+                wait_p50_s=figures.wait_p50_s,
+                wait_p95_s=figures.wait_p95_s,
+                run_p50_s=figures.run_p50_s,
+                run_p95_s=figures.run_p95_s,
             )
         )
     return found

@@ -226,7 +226,7 @@ async def delete_job(request: Request, site: Here, id: Id) -> Response:
     return respond(await act(request, delete))
 
 
-@routes.get("/api/v1/jobs/{id}", dependencies=READ, responses=answers(JobDetail, examples.JOB_DETAIL, 404))
+@routes.get("/api/v1/jobs/{id}", dependencies=READ, responses=answers(JobDetail, examples.JOB_DETAIL, 404, 409))
 async def show_job(site: Here, id: Id) -> Response:
     """Returns one job, by its id or the end of it (8 characters or more): payload, progress, result, error, all
     attempts, the crash reports of workers that ran it, and the first 100 of the jobs that it waits for, that wait for

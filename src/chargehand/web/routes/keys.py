@@ -32,7 +32,7 @@ async def list_keys(site: Here) -> Response:
     return respond(ApiKeys(tuple(KeyFacts(**_facts(key, now)) for key in found)))
 
 
-@routes.post(ROUTE, dependencies=CONTROL, responses=answers(MadeKey, examples.MADE_KEY))
+@routes.post(ROUTE, dependencies=CONTROL, responses=answers(MadeKey, examples.MADE_KEY, 409))
 async def create_key(request: Request, site: Here, wanted: KeyIn) -> Response:
     """Creates an API key, and returns it: it cannot be shown again. It has at most the scopes of the caller's key, and
     expires when that does, at the latest."""

@@ -22,7 +22,7 @@ async def doctor(site: Here) -> Response:
     return respond(Diagnosed(well=found.well, **msgspec.structs.asdict(found)))
 
 
-@routes.get("/api/v1/logs", dependencies=READ, responses=answers(LogLines, examples.LOG_LINES))
+@routes.get("/api/v1/logs", dependencies=READ, responses=answers(LogLines, examples.LOG_LINES, 404))
 async def logs(
     site: Here,
     scope: Text = None,

@@ -864,6 +864,8 @@ export interface Queue {
   paused: boolean;
   oldest_wait_ms: number | null;
   rate: number;
+  mean_duration_s: number | null;
+  eta_s: number | null;
   wait_p50_s: number | null;
   wait_p95_s: number | null;
   run_p50_s: number | null;
