@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand import Chargehand, ConfigurationError, FolderFull, PayloadError
-from chargehand.node.job_files import sweep
+from chargehand.model.job import Claim
+from chargehand.node.job_files import JobFilesThread, sweep
 from chargehand.stores import open_store
 from chargehand.system.job_files import FLOWS, JOBS, LONGEST_NAME, SCRATCH, JobFiles, name_of, names, owner_of, remove
 
@@ -68,6 +69,36 @@ def test_what_is_removed_is_the_link_and_not_where_it_leads(tmp_path: Path) -> N
     (root / SCRATCH).rmdir()
     (root / SCRATCH).symlink_to(outside)
     assert remove(str(root), SCRATCH, ["precious"]) == 0
+    assert (outside / "precious").exists()
+
+
+def claim(job: str, number: int) -> Claim:
+    return Claim(
+        id=job, seq=1, number=number, queue="q", payload="null", label=None, priority=0, failures=0, max_attempts=3,
+        crashes=0, timeout_ms=None,
+    )  # fmt: skip
+
+
+# spec: FL-5
+def test_the_thread_removes_folders_however_deep_they_are(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    deep = os.open(JobFiles(str(root)).scratch("a", 7), os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("in", dir_fd=deep)
+        os.symlink(outside, "link", dir_fd=deep)
+        above, deep = deep, os.open("in", os.O_RDONLY, dir_fd=deep)
+        os.close(above)
+    os.close(deep)
+    JobFiles(str(root)).scratch("b", 8)
+    thread = JobFilesThread(str(root), lambda: open_store(f"{tmp_path / 's.db'}"))
+    thread.start()
+    thread.left([claim("a", 7)])
+    thread.left([claim("b", 8)])
+    thread.stop(20)
+    assert not thread.is_alive()
+    assert names(str(root), SCRATCH) == []
     assert (outside / "precious").exists()
 
 

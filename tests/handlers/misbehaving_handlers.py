@@ -38,6 +38,15 @@ class Rough(Handler[dict[str, Any], Any]):
     def odd_reason(self, job: Job[Any]) -> None:
         raise GiveUp(404)  # type: ignore[arg-type]
 
+    def deep_folders(self, job: Job[Any]) -> str:
+        top = os.getcwd()
+        os.chdir(job.scratch)
+        for _ in range(3000):
+            os.mkdir("in")
+            os.chdir("in")
+        os.chdir(top)
+        return "well"
+
     def long_message(self, job: Job[Any]) -> None:
         raise ValueError("x" * 20_000_000)
 

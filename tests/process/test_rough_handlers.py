@@ -7,6 +7,7 @@ from world import World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy
 from chargehand.model.job import State
+from chargehand.system.job_files import SCRATCH, names
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -60,6 +61,17 @@ def test_a_thread_that_it_left_does_not_keep_a_dead_worker_alive(hand: Chargehan
         eventually(lambda: (hand.status() or {})["workers"][0]["status"] == "failed")
         assert "this machine has no GPU" in (hand.status() or {})["workers"][0]["text"]
     assert ref.job().state is State.QUEUED
+
+
+def test_its_folders_are_removed_however_deep_they_are(hand: Chargehand, world: World) -> None:  # spec: FL-5
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=1)
+    root = hand.location.job_files(None)
+    assert root is not None
+    with hand.running():
+        ref = world.put(rough, do="deep_folders")
+        assert ref.wait(20) == "well"
+        eventually(lambda: not names(root, SCRATCH))
+    assert [attempt.outcome for attempt in ref.attempts()] == ["done"]
 
 
 def test_a_stop_past_the_grace_makes_no_result_of_a_childs_death(  # spec: WP-6 PD-3

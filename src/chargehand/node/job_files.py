@@ -50,19 +50,21 @@ class JobFilesThread(threading.Thread):
                 left = ()
             if left is None:
                 return
+            self._remove(left)
+            if not left:
+                sweep_at = clock.monotonic() + SWEEP_EVERY
+
+    def _remove(self, left: Sequence[str]) -> None:
+        """Removes the folders of these attempts; if there are none, all that belong to nothing."""
+        try:
             if left:
                 remove(self._root, SCRATCH, left, _report)
             else:
-                self._sweep()
-                sweep_at = clock.monotonic() + SWEEP_EVERY
-
-    def _sweep(self) -> None:
-        try:
-            sweep(self._root, self._open)
+                sweep(self._root, self._open)
         except ChargehandError as error:
             log.warning("files of jobs that no longer exist could not be removed yet", why=error)
         except Exception:
-            log.error("files of jobs could not be swept: unexpected error", trace=True)
+            log.error("files of jobs could not be removed: unexpected error", trace=True)
 
 
 def sweep(root: str, open_store: Callable[[], Store]) -> int:

@@ -4,6 +4,7 @@ Nothing here follows a link below the root, or touches anything outside it. A wo
 uses a folder.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -172,10 +173,40 @@ def remove(root: str, kind: str, which: Sequence[str], report: Callable[[str, OS
 
 
 def _remove(folder: int, name: str) -> None:
-    if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-        shutil.rmtree(name, dir_fd=folder)  # it never follows a link
-    else:
+    if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
         os.unlink(name, dir_fd=folder)
+        return
+    try:
+        shutil.rmtree(name, dir_fd=folder)  # it never follows a link
+    except (RecursionError, OSError) as error:  # before Python 3.13 it has a call and a descriptor for every level
+        if isinstance(error, OSError) and error.errno != errno.EMFILE:
+            raise
+        _flatten(folder, name)
+        shutil.rmtree(name, dir_fd=folder)
+
+
+def _flatten(folder: int, name: str) -> None:
+    """Moves all folders inside a folder to its first level."""
+    top = os.open(name, _OPEN, dir_fd=folder)
+    try:
+        pending = _folders(top)
+        while pending:
+            inner = os.open(pending.pop(), _OPEN, dir_fd=top)
+            try:
+                for each in _folders(inner):
+                    moved = os.urandom(16).hex()
+                    os.rename(each, moved, src_dir_fd=inner, dst_dir_fd=top)
+                    pending.append(moved)
+            finally:
+                os.close(inner)
+    finally:
+        os.close(top)
+
+
+def _folders(folder: int) -> list[str]:
+    """Returns the names of the folders in a folder."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 @contextmanager
