@@ -8,12 +8,17 @@ from typing import Any
 
 from scripted_handlers import worker_of, write
 
-from chargehand import GiveUp, Handler, Job, UnrecoverableError, clock
+from chargehand import ConfigurationError, GiveUp, Handler, Job, UnrecoverableError, clock
 
 
 def wait_for_ever() -> None:
     while True:
         clock.sleep(60)
+
+
+class Unreadable:
+    def __str__(self) -> str:
+        raise RuntimeError("this has no text")
 
 
 class Rough(Handler[dict[str, Any], Any]):
@@ -37,6 +42,12 @@ class Rough(Handler[dict[str, Any], Any]):
 
     def odd_reason(self, job: Job[Any]) -> None:
         raise GiveUp(404)  # type: ignore[arg-type]
+
+    def unreadable_reason(self, job: Job[Any]) -> None:
+        raise GiveUp(Unreadable())  # type: ignore[arg-type]
+
+    def unreadable_configuration(self, job: Job[Any]) -> None:
+        raise ConfigurationError(Unreadable())
 
     def deep_folders(self, job: Job[Any]) -> str:
         top = os.getcwd()

@@ -18,6 +18,7 @@ ROUGH = [
     ("interrupt", "raised", "KeyboardInterrupt"),
     ("cancelled", "raised", "CancelledError"),
     ("odd_reason", "gave up", "404"),
+    ("unreadable_reason", "gave up", "<exception str() failed>"),
     ("long_message", "raised", "ValueError: xxx"),
     ("unreadable_message", "raised", "ValueError"),
     ("ready_again", "poison", "bad frame"),
@@ -61,6 +62,15 @@ def test_a_thread_that_it_left_does_not_keep_a_dead_worker_alive(hand: Chargehan
         eventually(lambda: (hand.status() or {})["workers"][0]["status"] == "failed")
         assert "this machine has no GPU" in (hand.status() or {})["workers"][0]["text"]
     assert ref.job().state is State.QUEUED
+
+
+def test_an_error_without_a_text_gives_its_worker_up(hand: Chargehand, world: World) -> None:  # spec: RP-5 WP-8
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=1)
+    with hand.running():
+        ref = world.put(rough, do="unreadable_configuration")
+        (worker,) = eventually(lambda: [each for each in hand.health("failed") if each.component == "worker:rough:0"])
+        assert (worker.reason, worker.exit_code) == ("configuration error", 2)
+    assert (ref.job().state, ref.job().crashes) == (State.QUEUED, 0)
 
 
 def test_its_folders_are_removed_however_deep_they_are(hand: Chargehand, world: World) -> None:  # spec: FL-5

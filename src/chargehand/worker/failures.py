@@ -77,8 +77,8 @@ def describe(error: BaseException) -> str:
             return _plain(error)
 
 
-def message(error: BaseException) -> str:
-    """Returns the text of an exception, even if its `__str__` fails."""
+def message(error: object) -> str:
+    """Returns the text of an exception, or of its reason, even if its `__str__` fails."""
     try:
         return str(error)
     except Exception:

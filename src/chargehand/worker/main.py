@@ -565,7 +565,7 @@ class Worker:
         """Sends frames and the reason why this process ends, and returns its exit code."""
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
-        why = str(error) if known else describe(error)
+        why = message(error) if known else describe(error)
         self._send(frames + encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 

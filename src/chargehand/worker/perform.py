@@ -274,7 +274,7 @@ def failure_frame(about: dict[str, Any], error: BaseException, rules: Mapping[st
             seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
             return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": truncate(message(error))})
         case errors.GiveUp():
-            return encode("GAVEUP", {**about, "error": truncate(str(error.reason))})
+            return encode("GAVEUP", {**about, "error": truncate(message(error.reason))})
         case errors.PayloadError():
             return encode("GAVEUP", {**about, "error": text})
         case _:
