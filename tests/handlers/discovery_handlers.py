@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -162,6 +163,8 @@ class Erring(Handler[Any, Any]):
             how = Path(place("look")).read_text()
         found: dict[str, Callable[[], Any]] = {
             "too many": lambda: [str(n) for n in range(limit + 1)],
+            "endless": lambda: (f"{number:09}" for number in count()),
+            "leaves": lambda: sys.exit(3),
             "numbers": lambda: [1, 2],
             "nothing at all": lambda: None,
             "no text as key": lambda: [Item(5)],  # pyright: ignore[reportArgumentType]

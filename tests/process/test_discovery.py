@@ -369,7 +369,7 @@ def test_what_is_done_while_somebody_looks_is_not_done_again(  # spec: WK-10
 
 WRONG = [
     "raise", "too many", "numbers", "nothing at all", "payload", "no text as key", "no text as label", "empty key",
-    "long key", "large payload",
+    "long key", "large payload", "endless", "leaves",
 ]  # fmt: skip
 
 

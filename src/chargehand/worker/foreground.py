@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +248,7 @@ class Foreground:
         after: str | None = None
         while True:
             found: Any = self._resolve(self.handler.discover(after, PAGE))
-            items = [perform.checked_item(each) for each in found]
+            items = [perform.checked_item(each) for each in islice(found, PAGE)]
             for item, payload in items:
                 if item.key == key:
                     return item, payload

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from chargehand import clock, errors, handler, tracing
@@ -480,16 +481,16 @@ class Worker:
         try:
             found = self.call(self.handler.discover, body["after"], limit)
             frame = self._found_frame(found, limit)
-        except Exception as error:
+        except BaseException as error:  # as with a job, sys.exit() ends the call and not the process
             frame = self._not_found_frame(error)
         self.turns += 1
         self._send(frame)
 
     def _found_frame(self, found: Any, limit: int) -> bytes:
         """Returns the frame with the items that `discover` returned."""
-        items = [perform.item_of(each) for each in found]
+        items = [perform.item_of(each) for each in islice(found, limit + 1)]
         if len(items) > limit:
-            raise errors.ConfigurationError(f"discover returned {len(items)} items; the limit was {limit}")
+            raise errors.ConfigurationError(f"discover returned more items than its limit, which was {limit}")
         frame = encode("FOUND", {"items": items, "more": len(items) == limit})
         if len(frame) > WORK_FRAME_LIMIT:
             raise errors.PayloadError(
