@@ -163,7 +163,9 @@ def moved(source: Location, target: Location, **options: bool) -> Moved:
 def fill(store: Store, wall: Wall) -> None:
     """Writes rows of every kind, and jobs in every state except `running`, with every kind of history."""
     wall.at = NOON
-    register(store, crew("tag", workers=2, limit_per_key=1, rate="900/day"), crew("mail", "r", limit=4))
+    register(
+        store, crew("tag", workers=2, limit_per_key=1, rate="900/day"), crew("mail", "r", limit=4, hide=("token",))
+    )
     bring(store, State.DONE, label="done at once", tags=("nightly", "größe: 日本", "nightly"))
     twice = bring(store, State.RUNNING, id="twice", payload='{"a": "\\u0000"}')
     end(store, twice, Raised("Traceback: x"), worker="worker:tag:1", pid=7, duration_ms=20)

@@ -276,8 +276,11 @@ def test_a_rate_that_is_removed_holds_no_longer(store: Store) -> None:
 
 
 # spec: WK-19, CL-4
-def test_the_rates_of_crews_are_known_from_the_store(store: Store) -> None:
-    rows = [crew("a", rate="3/s"), crew("b", rate_per_key="1/day"), crew("c", rate="600/min", rate_per_key="2/h")]
+def test_the_rates_and_hidden_fields_of_crews_are_known_from_the_store(store: Store) -> None:
+    rows = [
+        crew("a", rate="3/s"), crew("b", rate_per_key="1/day", hide=("token", "a\"b")),
+        crew("c", rate="600/min", rate_per_key="2/h"),
+    ]  # fmt: skip
     register(store, *rows)
     assert store.fleet.crews() == rows
 
