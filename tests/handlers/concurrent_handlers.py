@@ -59,6 +59,11 @@ class Waiter(Handler[dict[str, Any], Any]):
                 raise WorkerBroken("as told")
             case "leave" | "interrupt" as how:
                 await asyncio.gather(self.inner(SystemExit(4) if how == "leave" else KeyboardInterrupt()))
+            case "fail when cancelled":
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    raise RuntimeError("as told") from None
             case "generator exit":
                 raise GeneratorExit
             case "leave later":

@@ -8,7 +8,7 @@ from typing import Any
 
 from scripted_handlers import worker_of, write
 
-from chargehand import ConfigurationError, GiveUp, Handler, Job, UnrecoverableError, clock
+from chargehand import ChargehandError, ConfigurationError, GiveUp, Handler, Job, UnrecoverableError, clock
 
 
 def wait_for_ever() -> None:
@@ -68,6 +68,20 @@ class Rough(Handler[dict[str, Any], Any]):
         threading.Thread(target=wait_for_ever, daemon=False).start()
         raise UnrecoverableError("this machine has no GPU")
 
+    def leave_a_thread(self, job: Job[Any]) -> str:
+        threading.Thread(target=self.go_on, args=[job], daemon=True).start()
+        return "well"
+
+    def go_on(self, job: Job[Any]) -> None:
+        while not os.path.exists(job.payload["gate"]):
+            clock.sleep(0.01)
+        for call in (lambda: job.enqueue("rough", {}), lambda: job.keep(1), lambda: job.scratch):
+            try:
+                call()
+            except ChargehandError:
+                write(job.payload["ledger"], "refused")
+        write(job.payload["ledger"], "left")
+
     def fork_and_terminate(self, job: Job[Any]) -> str:
         import multiprocessing
 
@@ -96,3 +110,8 @@ class Rough(Handler[dict[str, Any], Any]):
     def empty_lines(self, job: Job[Any]) -> None:
         worker_of(job)._send(b"\n" * 200_000)
         wait_for_ever()
+
+
+class RoughOnALoop(Rough):
+    async def perform(self, job: Job[dict[str, Any]]) -> Any:
+        return super().perform(job)

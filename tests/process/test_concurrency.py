@@ -129,6 +129,21 @@ def test_one_is_cancelled_one_times_out_and_the_others_go_on(  # spec: WP-15 WK-
     assert [len(ref.attempts()) for ref in others] == [1] * 97
 
 
+def test_a_late_job_is_timed_out_also_if_it_fails_when_it_is_cancelled(  # spec: WP-15 WK-7 WP-13
+    make_hand: MakeHand, world: World
+) -> None:
+    hand = make_hand(liveness=PATIENT)
+    crew = crew_of(hand, max_attempts=1)
+    late = [world.put(crew, end="fail when cancelled", options={"timeout": 0.3}) for _ in range(4)]
+    with hand.running():
+        for ref in late:
+            with pytest.raises(JobFailed, match="timed out"):
+                ref.wait(20)
+            assert "RuntimeError: as told" in (ref.job().error or "")
+        assert worker_of(hand)["restarts_total"] == 0, "no doubt about the process: timeouts say nothing about it"
+    assert [attempt.outcome for ref in late for attempt in ref.attempts()] == ["timed out"] * 4
+
+
 @pytest.mark.parametrize("how", ["cancelled", "timed out"])
 def test_one_that_does_not_end_is_replaced_at_no_cost_to_the_others(  # spec: WP-15 WK-7 WK-8
     make_hand: MakeHand, world: World, how: str

@@ -53,6 +53,21 @@ def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:
     assert len(world.starts(ref)) == 1
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_thread_that_it_left_is_told_that_the_job_has_ended(  # spec: WK-5 FL-5
+    hand: Chargehand, world: World, concurrency: int
+) -> None:
+    handler = "misbehaving_handlers:Rough" if concurrency == 1 else "misbehaving_handlers:RoughOnALoop"
+    rough = hand.crew("rough", handler, workers=1, concurrency=concurrency)
+    gate = world.gate()
+    with hand.running():
+        assert world.put(rough, gate, do="leave_a_thread").wait(20) == "well"
+        gate.touch()
+        eventually(lambda: world.lines("left"), what="the thread has ended")
+    assert len(world.lines("refused")) == 3
+    assert [count.done for count in hand.counts()] == [1]
+
+
 def test_a_thread_that_it_left_does_not_keep_a_dead_worker_alive(hand: Chargehand, world: World) -> None:  # spec: RP-5
     rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=1)
     with hand.running():

@@ -395,9 +395,10 @@ class ConcurrentWorker(Worker):
     def _failure_frame(self, attempt: Attempt, error: BaseException) -> bytes:
         if attempt.settled:
             return attempt.settled_frame()
+        late = self.is_late(attempt.claim)
+        if late and (perform.is_cancellation(error) or perform.is_failure(error)):
+            return perform.timed_out_frame(attempt.about, error)  # also if what it does when it is cancelled fails
         if attempt.is_cancelled() and perform.is_cancellation(error):
-            if self.is_late(attempt.claim):
-                return perform.timed_out_frame(attempt.about, error)
             return perform.cancelled_frame(attempt.about, error)
         self.errors += 1
         return perform.failure_frame(attempt.about, error, self.plan)

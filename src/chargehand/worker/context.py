@@ -78,6 +78,7 @@ class Context:
         self.worker.not_detached(what, "return what is to be enqueued, or use the enqueue() of a crew")
         if self.settled:
             raise errors.ChargehandError(f"job.settle() has ended this job: call {what} inside its block, or before it")
+        self._has_not_ended(what)
         import msgspec
 
         jobs = new_jobs(self.worker.plan["crews"], crew, payloads, with_flow(options, self.body.get("flow")))
@@ -101,6 +102,7 @@ class Context:
 
     def keep(self, state: Any) -> None:
         self.worker.not_detached("job.keep()", "call it there")
+        self._has_not_ended("job.keep()")
         self.worker.keeper.keep(self.claim, perform.kept_text(state))
 
     def folder(self) -> "Path":
@@ -108,6 +110,7 @@ class Context:
 
     def scratch(self) -> "Path":
         self.worker.not_detached("job.scratch", "pass its path to the processes that the job forks")
+        self._has_not_ended("job.scratch")
         found = self.worker.job_files().scratch(self.id, self.body["fence"])
         self.has_scratch = True
         return found
@@ -119,6 +122,13 @@ class Context:
             self.worker.job_files().remove_scratch(self.id, self.body["fence"])
 
     # the end
+
+    def _has_not_ended(self, what: str) -> None:
+        """Raises ChargehandError if the attempt has ended: a thread or a task that outlives it would call in vain."""
+        if not self.worker.holds(self.claim):
+            raise errors.ChargehandError(
+                f"job {self.id} has ended: {what} has no effect any more; perform must wait for its threads and tasks"
+            )
 
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:

@@ -166,9 +166,13 @@ class Worker:
 
     def relay(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None:
         """Reports progress that a process forked by the job has sent; called by the pulse thread."""
-        if (job_id, claim) in self._claims:
+        if self.holds((job_id, claim)):
             self.keep_progress(job_id, how_far)
             self.unreported = True
+
+    def holds(self, claim: tuple[str, int]) -> bool:
+        """Returns whether this is a claim on one of the current jobs."""
+        return claim in self._claims
 
     def is_cancelled(self) -> bool:
         return self.has_cancelled(self._body.get("id"), self._body.get("fence"))
@@ -232,7 +236,7 @@ class Worker:
             self._send(question)
             while number not in inbox.answers:
                 context.check_cancelled()
-                if context.claim not in self._claims:
+                if not self.holds(context.claim):
                     raise errors.ChargehandError(f"job {context.id} has ended: it cannot ask the node any more")
                 if inbox.reading.acquire(timeout=LOOK_EVERY):
                     try:
