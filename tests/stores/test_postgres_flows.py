@@ -3,9 +3,10 @@ node that died has left undone."""
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
-from builders import ME, begin, crew, flow_of, job, put, record, register, state, take_named
+from builders import ME, begin, cancel, crew, flow_of, job, put, record, register, state, take_named
 
 import pgserver
 from chargehand.ids import new_id
@@ -117,3 +118,17 @@ def test_the_cost_of_a_fan_in_does_not_grow_while_old_rows_cannot_be_removed(url
             times.append(time.monotonic() - began)
     assert turn(node) == ["f"]
     assert sorted(times[-10:])[5] < 5 * sorted(times[:10])[5] + 0.02
+
+
+# spec: FL-2
+def test_a_retry_reads_each_job_of_a_chain_a_few_times(node: PostgresStore) -> None:
+    names = [new_id() for _ in range(1000)]
+    put(node, job("a"), *(NewJob(id=name, queue="r", after=(before,)) for before, name in pairwise(["a", *names])))
+    cancel(node, "a")
+    with node.transaction() as tx:
+        assert tx.jobs.retry(["a"]) == ["a"]
+        tables = "'chargehand_edge', 'chargehand_end'"
+        read = f"SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname IN ({tables})"
+        ((rows,),) = tx.execute(read)
+    assert record(node, names[-1]).waits_for == 1
+    assert rows < 30 * len(names)
