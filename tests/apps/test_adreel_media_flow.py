@@ -84,7 +84,8 @@ def long(path: Path, times: int) -> None:
 
 @contextmanager
 def working(home: Path, **environment: str) -> Generator[None]:
-    """`python -m adreel.worker`."""
+    """`python -m adreel.worker`, on a machine of any size: the films here need little."""
+    environment = {"CHARGEHAND_STARTS_MEMORY": "64 GiB", **environment}
     log = (home / "worker.log").open("wb")
     command = [sys.executable, "-m", "adreel.worker"]
     running = subprocess.Popen(command, env={**os.environ, **environment}, cwd=home, stdout=log, stderr=log)
