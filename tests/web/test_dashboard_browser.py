@@ -818,6 +818,16 @@ def test_what_failed_in_a_flow_is_named_and_marked(page: Page, served: Served) -
     expect(page.locator("tbody tr")).to_have_count(3)
 
 
+def test_texts_name_jobs_by_the_ends_of_their_ids(page: Page, served: Served) -> None:
+    with served.hand.flow("summer") as flow:
+        first = flow.enqueue(served.steps, {"steps": 1, "hopeless": "no text in frame 311"}, label="scene")
+        flow.enqueue(served.steps, {"steps": 1}, label="cut", after=first)
+    eventually(lambda: flow.status().state == "failed", 30)
+    go(page, f"flow/{flow.id}")
+    expect(page.locator(".related")).to_contain_text(f"predecessor {first.id[-8:]}")
+    expect(page.locator(".related")).not_to_contain_text(first.id)
+
+
 def test_ten_thousand_jobs_of_a_flow_do_not_stutter(page: Page, served: Served) -> None:  # spec: FL-4 DB-3
     served.hand.pause("steps")
     with served.hand.flow("ten thousand.mp4") as flow:

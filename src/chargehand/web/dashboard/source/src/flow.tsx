@@ -9,7 +9,7 @@ import { cancelFlow, retryFlow } from "./orders";
 import { Ago, allOfCounts, countWords, CountsBar, Empty, Mark, Since, State, Trouble, useAsked } from "./parts";
 import { to } from "./route";
 import type { FlowDetail, FlowStage, JobPage, JobRecord } from "./types";
-import { count, jobName, length, many, plain } from "./words";
+import { brief, count, jobName, length, many, plain } from "./words";
 
 /** Jobs that one request returns at most; a flow with more is drawn from a selection. */
 const WHOLE = 500;
@@ -247,7 +247,7 @@ function Failed({ jobs, failed, id }: { jobs: JobRecord[]; failed: number; id: s
         {found.slice(0, FAILED_SHOWN).map((job) => (
           <li key={job.id}>
             <State state="failed" word={job.reason ?? "failed"} /> <a href={to("job", job.id)}>{jobName(job)}</a>{" "}
-            <span class="soft">{job.queue}</span> <span class="why">{job.cause}</span>
+            <span class="soft">{job.queue}</span> <span class="why" title={job.cause ?? undefined}>{brief(job.cause ?? "")}</span>
           </li>
         ))}
       </ul>

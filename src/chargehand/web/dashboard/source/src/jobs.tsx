@@ -8,7 +8,7 @@ import { doing } from "./orders";
 import { Ago, ask, Bar, Copy, Hint, progressWords, Skeleton, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { BulkChanged, Failures, JobRecord, JobBody as LiveJob, Tally } from "./types";
-import { count, jobName, length, many, parsed, plain, waitsFor } from "./words";
+import { brief, count, jobName, length, many, parsed, plain, waitsFor } from "./words";
 
 interface Page {
   jobs: JobRecord[];
@@ -460,7 +460,7 @@ function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose:
             {job.state === "queued" && job.run_at_ms > now.value && <>scheduled for <Ago ms={job.run_at_ms} />. </>}
             {waitsFor(job)}
             {job.reason === "poison" ? "crashed its workers. " : ""}
-            {job.cause}
+            {brief(job.cause ?? "")}
           </span>
         )}
       </td>

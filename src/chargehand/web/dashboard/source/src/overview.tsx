@@ -89,7 +89,7 @@ function Lost() {
         <Mark state="error" /> The server does not answer
       </h1>
       <p class="soft">
-        {lastHeard.value > 0 && <>since <Ago ms={lastHeard.value} />; below is what was known then. </>}
+        {lastHeard.value > 0 && <>for <Since ms={lastHeard.value} />; below is what was known then. </>}
         This page reconnects by itself; a node that runs elsewhere goes on working.
       </p>
     </section>

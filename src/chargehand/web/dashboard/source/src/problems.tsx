@@ -7,7 +7,7 @@ import { order, retryFailed, retryJob } from "./orders";
 import { Ago, Copy, Mark, toneOf } from "./parts";
 import { to } from "./route";
 import type { Diagnosed, Finding } from "./types";
-import { plain, shortId, shortName } from "./words";
+import { brief, plain, shortId, shortName } from "./words";
 
 const SOON_MS = 300;
 const EVERY_MS = 20_000;
@@ -137,14 +137,14 @@ export function Problems() {
         {found.map((finding) => (
           <li key={`${finding.cause} ${finding.about}`} class={toneOf(stateOfFinding(finding))}>
             <Mark state={stateOfFinding(finding)} />
-            <span class="what" title={`${plain(finding.text)}\nRemedy: ${finding.remedy}`}>{plain(SHORT.includes(finding.cause) ? finding.short : finding.text)}</span>
+            <span class="what" title={`${plain(finding.text)}\nRemedy: ${finding.remedy}`}>{brief(SHORT.includes(finding.cause) ? finding.short : finding.text)}</span>
             <span class="soft when">{finding.since_ms && <Ago ms={finding.since_ms} />}</span>
             <Remedy finding={finding} brief />
           </li>
         ))}
         {!found.length && told.map((text, at) => (
           <li key={at} class="bad">
-            <Mark state="error" /> <span class="what" title={text}>{plain(text)}</span>
+            <Mark state="error" /> <span class="what" title={text}>{brief(text)}</span>
           </li>
         ))}
       </ul>

@@ -110,6 +110,9 @@ export function shortName(component: string): string {
 /** Formats a text that may contain escapes for bytes that are not UTF-8: `caf\xe9.mp3`. */
 export const plain = (text: string): string => text.replaceAll("\u{10fade}", "\\");
 
+/** Returns a text with the ids of jobs as their last 8 characters, by which everything finds them. */
+export const brief = (text: string): string => plain(text).replace(/\b[0-9a-f]{24}([0-9a-f]{8})\b/g, "$1");
+
 export function jobName(job: { label: string | null; item: string | null; id: string }): string {
   return plain(job.label || job.item || job.id);
 }
