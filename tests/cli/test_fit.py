@@ -18,6 +18,38 @@ CRASHED = [
     ("019a" * 8, "2.3 min ago", "worker:tag:0", "gpu-1", "heartbeat timeout", "019b" * 8, "restarted in 0.05 s", REASON)
 ]
 
+JOBS = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "NODE", "REASON")
+LISTED = [
+    (
+        "019a" * 8,
+        "transcode",
+        "failed",
+        "a.flac",
+        "12.3 min ago",
+        "3",
+        "0",
+        "worker:transcode:11",
+        "gpu-1",
+        REASON,
+    )
+]
+CLAIMS = ("JOB", "CLAIM", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "ITEM", "LABEL")
+HELD = [
+    (
+        "019a" * 8,
+        "7529033633878089514",
+        "transcode",
+        "worker:transcode:11",
+        "gpu-1",
+        "2.3 min ago",
+        "–",
+        "–",
+        "FileNotFoundError: weights.onnx",
+    )
+]
+GROUPS = ("FAILED", "CAUSE", "QUEUES", "LAST", "FILTER")
+GROUPED = [("1,204", f"{REASON} {REASON}", "transcode", "23.6 s ago", f'state:failed error:"{REASON}"')]
+
 
 def drawn(fitted: Fitted) -> list[str]:
     lines = [(" " * GAP).join(f"{name:{width}}" for name, width in zip(fitted.columns, fitted.widths, strict=True))]
@@ -35,6 +67,9 @@ def drawn(fitted: Fitted) -> list[str]:
     [
         (WORKERS, ROWS, ("worker:tag:0", "crashed (stalled)", "healthy")),
         (CRASHES, CRASHED, ("2.3 min ago", "worker:tag:0", "heartbeat timeout")),
+        (JOBS, LISTED, ("failed", "12.3 min ago", "worker:transcode:11")),
+        (CLAIMS, HELD, ("7529033633878089514", "worker:transcode:11", "2.3 min ago")),
+        (GROUPS, GROUPED, ("1,204", "23.6 s ago")),
     ],
 )
 def test_status_when_worker_and_the_cause_can_be_read(

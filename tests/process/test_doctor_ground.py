@@ -202,6 +202,21 @@ def test_no_argument_and_no_application(tmp_path: Path) -> None:  # spec: CL-4
     assert f"no node serves {tmp_path / 'chargehand.db'}" in told.stdout
 
 
+def test_other_nodes_are_named_if_somebody_asks(tmp_path: Path, world: World) -> None:  # spec: CL-4
+    own, empty = tmp_path / "own", tmp_path / "empty"
+    for folder in (own, empty):
+        folder.mkdir()
+    SqliteStore(own / "chargehand.db").close()
+    hand = chargehand(world.store)
+    hand.crew("do", "scripted_handlers:Doer", workers=0)
+    with hand.running():
+        one, every = doctor(cwd=own), doctor("--all", cwd=own)
+        found = doctor(cwd=empty)  # no store is named: that of a node is found, and there may be several
+    assert f" serves {world.store}" in every.stdout
+    assert str(world.store) not in one.stdout
+    assert str(world.store) in found.stdout
+
+
 def small_disk(folder: Path, size: str) -> None:
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], check=True)

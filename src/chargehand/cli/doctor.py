@@ -18,13 +18,16 @@ def doctor(
         Path | None,
         typer.Option("--bundle", help="Write the data for a bug report into this file (.tar.gz).", metavar="FILE"),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also name the other stores here and the other nodes of this user.")
+    ] = False,
     json: find.Json = False,
 ) -> None:
     """Say why jobs are not processed, most likely cause first, each with its remedy.
 
-    The store and its node are found automatically (CHARGEHAND_URL, chargehand.db in this folder, running nodes of this
-    user). No application is imported, and a node or store that hangs does not block the command. With --url, the
-    server examines its own store.
+    The store and its node are found automatically: CHARGEHAND_URL, chargehand.db in this folder, or running nodes of
+    this user (of several the one in the worst state; the others are named). No application is imported, and a node or
+    store that hangs does not block the command. With --url, the server examines its own store.
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
@@ -33,7 +36,7 @@ def doctor(
     if json:
         show.json(examine.told(found))
     else:
-        _show(found)
+        _show(found, others=every or (remote is None and not examine.is_named(store)))
     if pack is not None:
         bundle.write(pack, found, store)
         sys.stderr.write(
@@ -52,12 +55,12 @@ def _remote(url: str, pack: Path | None) -> Diagnosis:
     return find.remote(url).doctor()
 
 
-def _show(found: Diagnosis) -> None:
+def _show(found: Diagnosis, *, others: bool) -> None:
     show.line(show.safe(found.headline))
     if found.store:
         show.line(f"store {show.safe(found.store)}")
     for finding in found.findings:
         show.line(f"{finding.severity.value + ':':9}{show.safe(finding.text)} → {show.safe(finding.remedy)}")
-    for other in found.others:
+    for other in found.others if others else ():
         if other.pid is not None:
             show.line(f"also     pid {other.pid} serves {show.safe(other.path)}")

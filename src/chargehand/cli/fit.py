@@ -21,18 +21,25 @@ IDS = frozenset({"ID", "JOB", "FAILED JOB", "RUNNING JOB", "LAST JOB", "FLOW"})
 TEXTS = frozenset({"WHAT FOLLOWED", "LABEL", "PROGRESS", "HANDLER", "SCHEDULE", "CREWS", "KEY", "GPU", "MACHINE"})
 LEAST_WANTED = (
     "LEFT",
+    "CANCEL ASKED",
     "VERSION",
     "GPU",
     "MACHINE",
     "MEMORY",
     "WHAT FOLLOWED",
     "JOBS",
+    "RAISED",
+    "CRASHES",
     "PROGRESS",
     "PID",
     "FOR",
     "NODE",
 )
 """The columns that are left out, in this order, if shortening is not enough."""
+WHOLE = frozenset({"STATUS", "STATE", "WHEN", "SINCE", "CREATED", "STARTED", "LAST", "WORKER", "CLAIM"}) | IDS
+"""The columns that are never shortened to fit."""
+LEAST_WIDTH = 8
+"""The width below which no column is shortened to fit."""
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -71,7 +78,18 @@ def fit(
         if _total([shortened[at] for at in kept[:-1]]) <= width:
             break
         kept = [at for at in kept if columns[at] != name or at == last]
+    _narrow(columns, kept[:-1], shortened, width)
     return _table(columns, rows, kept[:-1], shortened, most_lines, below=(last, width))
+
+
+def _narrow(columns: Sequence[str], kept: Sequence[int], widths: list[int], width: int) -> None:
+    """Takes what is missing from the widest columns, as far as they may be shortened."""
+    may = [at for at in kept if columns[at] not in WHOLE and widths[at] > max(LEAST_WIDTH, cell_len(columns[at]))]
+    while may and _total([widths[at] for at in kept]) > width:
+        widest = max(may, key=lambda at: widths[at])
+        widths[widest] -= 1
+        if widths[widest] <= max(LEAST_WIDTH, cell_len(columns[widest])):
+            may.remove(widest)
 
 
 def _total(widths: Sequence[int]) -> int:

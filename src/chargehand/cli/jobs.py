@@ -210,7 +210,7 @@ def list_jobs(
         rows = [
             (
                 j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes,
-                j.worker, j.node, j.reason,
+                j.worker, j.node, _why(j),
             )
             for j in jobs
         ]  # fmt: skip
@@ -218,6 +218,13 @@ def list_jobs(
         if len(jobs) == limit:
             show.line(f"more: --before {jobs[-1].id}")
     hints.searched(found.searched_ms)
+
+
+def _why(job: JobRecord) -> str | None:
+    """Returns why a job ended, or was tried again, in one line."""
+    if job.reason is None or job.cause is None:
+        return job.reason or job.cause
+    return job.cause if job.reason == "raised" else f"{job.reason}: {job.cause}"
 
 
 def _list_failures(service: Service, which: JobFilter, *, json: bool) -> None:

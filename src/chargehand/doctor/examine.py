@@ -63,6 +63,11 @@ def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> 
     return _diagnosed(found, plain=_is_plain(location), others=(*beside, *serving))
 
 
+def is_named(address: str | None = None) -> bool:
+    """Whether the store is named by `address`, CHARGEHAND_URL or this folder, instead of found as that of a node."""
+    return bool(_named(address)[0])
+
+
 def _running(found: dict[str, Any]) -> tuple[Other, ...]:
     """Returns the running nodes of this user, oldest first."""
     return tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in found.get("nodes", ()))
