@@ -38,7 +38,7 @@ def test_the_page_has_the_results_that_are_stored() -> None:
     shown, end, _ = rest.partition(table.END)
     assert end
     if not program.LATEST.exists():
-        assert shown == ""
+        assert shown == table.NO_RUN
         return
     stored = json.loads(program.LATEST.read_text())
     assert shown == table.section(stored)

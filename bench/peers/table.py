@@ -10,6 +10,11 @@ from bench.scene import ROOT
 
 PAGE = ROOT / "docs" / "peers.md"
 BEGIN, END = "<!-- results, written by `make bench-peers` -->\n", "<!-- end of the results -->\n"
+NO_RUN = (
+    "No whole run has been published yet. The figures of [the comparison](comparison.md) come from earlier "
+    "measurements, most of them of each\nsystem alone; run `make bench-peers` for your own.\n\n"
+)
+"""What stands in place of the results until there are some."""
 IMAGES = ROOT / "docs" / "images"
 PLOT = Path(__file__).with_name("plot.py")
 PACKAGES = ("matplotlib==3.10.8",)
