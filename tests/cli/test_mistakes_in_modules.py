@@ -127,6 +127,11 @@ def test_words_of_other_systems_are_answered_with_what_to_write(words: list[str]
         ("\n[crews.tga]\n\nworkers = 3", "line 4: the crew TGA does not exist; there are: tag; did you mean tag?"),
         ("[crew.tag]\nworkers = 3", "line 1: unknown setting crew; did you mean [crews.NAME]?"),
         ("[crews.tag]\nworker = 3", "line 2: unknown setting crews.tag.worker; did you mean crews.tag.workers?"),
+        (
+            "[crews.tag]\ntimeout = 60",
+            "line 2: unknown setting crews.tag.timeout; a crew has workers and threads here: ",
+        ),
+        ("workers = 4", "line 1: unknown setting workers; workers belongs below [crews.NAME]"),
         ("port = 1\nhost = 'a b'", "line 2); must be an address or a host's name"),
         ("[liveness]\ngrace = [\n1]", "line 3); must be a number of seconds, 0 or more"),
         ("port = 5x", "cannot be read: Expected newline or end of document after a statement (at line 1, column 9)"),

@@ -187,6 +187,22 @@ def test_too_many_jobs_are_refused_before_they_are_built(item: bytes) -> None:  
         assert len(read_many(bulk, b'{"jobs":[' + b",".join(most) + b"]}")()) == MOST_JOBS
 
 
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("delay", "did you mean delay_ms, in milliseconds?"),
+        ("countdown", "did you mean delay_ms, in milliseconds?"),
+        ("run_at", "did you mean run_at_ms, in milliseconds?"),
+        ("task", "did you mean crew?"),
+        ("args", "did you mean payload?"),
+        ("prioriti", "did you mean priority?"),
+    ],
+)
+def test_the_field_that_was_probably_meant_is_named(field: str, meant: str, still: Web) -> None:
+    found = problem(still.ask("POST", "/api/v1/jobs", json={"crew": "tag", field: 1}), 422, "invalid-request")
+    assert found["detail"] == f"body/{field}: there is no such field; {meant}"
+
+
 def test_the_first_unknown_fields_are_named(still: Web) -> None:  # spec: SE-6
     body = {f"f{number}": 1 for number in range(1000)}
     found = problem(still.ask("POST", "/api/web/session", json=body), 422, "invalid-request")

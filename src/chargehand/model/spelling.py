@@ -13,12 +13,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 FOREIGN = {
-    "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "crontab": "cron",
+    "args": "payload", "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "crontab": "cron",
     "depends_on": "after", "description": "label", "enqueue_at": "run_at", "enqueue_in": "delay", "eta": "run_at",
-    "interval": "every", "job_id": "key", "job_timeout": "timeout", "lock": "sequence", "max_retries": "max_attempts",
-    "max_tasks_per_child": "recycle_jobs",
-    "name": "label", "processes": "workers", "rate_limit": "rate", "retries": "max_attempts",
-    "retry_backoff": "backoff", "schedule": "cron", "schedule_at": "run_at", "schedule_in": "delay", "task_id": "key",
+    "interval": "every", "job_id": "key", "job_timeout": "timeout", "kwargs": "payload", "lock": "sequence",
+    "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs", "name": "label", "processes": "workers",
+    "rate_limit": "rate", "retries": "max_attempts", "retry_backoff": "backoff", "schedule": "cron",
+    "schedule_at": "run_at", "schedule_in": "delay", "task": "crew", "task_id": "key", "task_name": "crew",
     "time_limit": "timeout", "timezone": "zone", "tz": "zone",
 }  # fmt: skip
 """Options of other systems, by their names: the nearest one of ours. The number of retries is one less than that of
@@ -34,6 +34,14 @@ def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
     if names[0] == "queue":
         meant = QUEUE
     return f"unknown option {', '.join(names)}; there are: {', '.join(known)}{meant}"
+
+
+def field_meant(name: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean …?" for an unknown field of a body, whose durations and times are milliseconds."""
+    fields, ours = set(known), FOREIGN.get(name, name)
+    if f"{ours}_ms" in fields:
+        return f"; did you mean {ours}_ms, in milliseconds?"
+    return f"; did you mean {ours}?" if ours in fields else nearest(name, fields)
 
 
 ATTRIBUTES = (

@@ -197,6 +197,12 @@ def _meant(path: SettingPath, known: Sequence[str]) -> str:
         return f"; did you mean {in_tables[0]}? In a TOML file, {key} belongs below [{table}]"
     if name == "crew":
         return "; did you mean [crews.NAME]?"
+    if name in CREW_SETTINGS:
+        return f"; {name} belongs below [crews.NAME]"
+    if path[0] == "crews":  # without the first words, which are always alike
+        near = nearest(path[-1], CREW_SETTINGS)
+        rest = f"; a crew has {' and '.join(CREW_SETTINGS)} here: give other options to hand.crew(…)"
+        return near.replace("mean ", f"mean {'.'.join(path[:-1])}.") or rest
     return nearest(name, known)
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from chargehand import codec
 from chargehand.errors import PayloadError
 from chargehand.model.job import PAYLOAD_LIMIT
+from chargehand.model.spelling import field_meant
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, summary
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ def invalid(faults: Sequence[Fault]) -> Problem:
     return Problem(422, "invalid-request", summary(faults), faults=faults)
 
 
+def _unknown(where: str, name: str, model: type[BaseModel]) -> Fault:
+    return Fault(f"{where}/{name}", f"there is no such field{field_meant(name, model.model_fields)}")
+
+
 def decode(body: bytes | msgspec.Raw, model: type[BaseModel] | None, where: str = "body") -> Any:
     """Returns a JSON text as plain data. Raises Problem at the first fault, for unknown fields of the model, too.
 
@@ -112,8 +117,7 @@ def decode(body: bytes | msgspec.Raw, model: type[BaseModel] | None, where: str 
             fields = cast("dict[str, Any]", plain)
             unknown = [name for name in fields if name not in model.model_fields]
             if unknown:
-                text = "there is no such field"
-                raise invalid([Fault(f"{where}/{name[:100]}", text) for name in unknown[:MOST_FAULTS]])
+                raise invalid([_unknown(where, name[:100], model) for name in unknown[:MOST_FAULTS]])
         return cast("Any", plain)
     # Only names and positions: nothing is built from a body that has an unknown field or a long one.
     outline = decoded(body, where, _outline(model) | None)
