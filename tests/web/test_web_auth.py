@@ -231,6 +231,25 @@ def test_a_stream_ends_when_its_key_is_revoked(web: Web, monkeypatch: pytest.Mon
     problem(web.ask("GET", "/api/events", key=key), 401, "key-unknown")
 
 
+def test_a_revoked_key_reads_no_event(web: Web) -> None:  # spec: SE-2
+    key = web.key("read", name="ops")
+
+    async def listen() -> str:
+        stream = asyncio.ensure_future(web.asks("GET", "/api/events?topics=queue:jobs", key=key))
+        while web.hand.internal.feed().broker.wanted() is None:
+            await asyncio.sleep(0.01)
+        web.hand.revoke_key("ops")
+        while (await web.asks("GET", LOOK, key=key)).status_code != 401:
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(sse.PING_EVERY / 2):  # news ends it, long before the next comment
+            while not stream.done():
+                web.plain.enqueue({}, label="secret")
+                await asyncio.sleep(0.05)
+        return (await stream).text
+
+    assert "secret" not in web.run(listen())
+
+
 def test_an_expired_key_opens_nothing(web: Web) -> None:  # spec: SE-2
     key = web.key("read", name="ops", seconds=0.001)
     eventually(lambda: (web.hand.api_keys()[0].expires_ms or 0) < clock.now_ms())

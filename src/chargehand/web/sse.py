@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 PING_EVERY = 15.0
 """Seconds without events after which a comment is sent, because proxies close idle connections."""
-RECHECK_EVERY = 15.0
-"""Seconds after which the access of the client is checked again, because its key may have been revoked."""
+RECHECK_EVERY = 0.5
+"""Seconds after which the access of the client is checked again before something is sent: its key may be revoked."""
+RECHECK_LIMIT = 0.2
+"""Seconds that events wait for that check: they come from the node, also while the store hangs."""
 RETRY_MS = 1000
 END_TIMEOUT = 0.5
 """Seconds that a client has to receive the end of its stream."""
@@ -91,12 +93,22 @@ class EventStream(StreamingResponse):
             over, check_at = False, clock.monotonic() + RECHECK_EVERY
             while not over:
                 anew, events = await watcher.next(PING_EVERY)
-                if self._allowed is not None and clock.monotonic() >= check_at:
-                    if not await self._allowed():
+                if clock.monotonic() >= check_at:
+                    if await self._lost_access():
                         return
                     check_at = clock.monotonic() + RECHECK_EVERY
                 await _write(send, _text(watcher, anew, events) or b": still here\n")
                 over = self._ends_with_it and any(has_ended(event.read(topic)) for event, topic in events)
+
+    async def _lost_access(self) -> bool:
+        """Returns whether the client is no longer allowed to read the events; False if that is not known in time."""
+        if self._allowed is None:
+            return False
+        try:
+            async with asyncio.timeout(RECHECK_LIMIT):
+                return not await self._allowed()
+        except TimeoutError:
+            return False
 
 
 def _text(watcher: Watcher, anew: bool, events: list[Delivery]) -> bytes:

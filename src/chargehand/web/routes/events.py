@@ -48,8 +48,8 @@ async def events(
     request: Request, site: Here, topics: Topics = None, last_event_id: Last = None, header: LastHeader = None
 ) -> Response:
     """Streams server-sent events: first the full state of the topics (or the changes since the last id), then every
-    change. A comment is sent every 15 s without events; a stream whose key is revoked ends within 15 s. Topics and
-    events are described in docs/events.md."""
+    change. A comment is sent every 15 s without events. A stream whose key is revoked sends nothing after a second,
+    and ends within 15 s. Topics and events are described in docs/events.md."""
     wanted = [topic for text in topics or () for topic in text.split(",") if topic]
     return sse.EventStream(
         site.hand.internal, parse(wanted), header or last_event_id, allowed=lambda: still_allowed(request, "read")
