@@ -155,6 +155,29 @@ def test_the_address_with_the_token_is_printed_on_a_terminal_and_nowhere_else(  
     announce.end(web.site)
 
 
+def test_a_socket_that_answers_something_else_is_asked_once(  # spec: SE-1
+    web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setattr(announce, "LOOK_ON", 0.3)
+    monkeypatch.setattr(announce, "LOOK_FOR", 3.0)
+    monkeypatch.setattr(announce, "_terminal", lambda: None)
+    asked: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async def run() -> None:
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0):
+            await announce.announce(web.site)
+
+    web.run(run())
+    assert len(asked) == 1
+    assert web.hand.internal.keys.token_file in [each.__dict__.get("facts", {}).get("file") for each in caplog.records]
+
+
 def test_the_command_prints_the_address_or_the_token(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # spec: CL-6 SE-1

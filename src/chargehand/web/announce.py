@@ -11,7 +11,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import TextIO
 
-from chargehand import log
+from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.host import place
 from chargehand.ids import new_id
@@ -22,6 +22,8 @@ from chargehand.web.site import Site
 LOOK_EVERY = 0.1
 """Seconds between two looks for the sockets on which the server listens."""
 LOOK_FOR = 30.0
+LOOK_ON = 3.0
+"""Seconds to go on looking after a socket has answered that does not serve the site: another one may be opened."""
 RETRY_EVERY = 2.0
 """Seconds between two attempts to make the token."""
 PROBE_LIMIT = 2.0
@@ -77,15 +79,24 @@ async def _wait(site: Site, seconds: float) -> None:
 
 
 async def _find(site: Site) -> str | None:
-    """Returns the URL on which this server serves the site, which the application does not know; None if not found."""
-    for _ in range(int(LOOK_FOR / LOOK_EVERY)):
-        if site.closing.is_set():
-            return None
+    """Returns the URL on which this server serves the site, which the application does not know; None if not found.
+
+    A socket that answers something else is asked once: a middleware of the application may refuse the request.
+    """
+    others: set[tuple[str, int]] = set()
+    end = clock.monotonic() + LOOK_FOR
+    while clock.monotonic() < end and not site.closing.is_set():
         for host, port in proc.listening():
+            if (host, port) in others:
+                continue
             reached = _reachable(host)
-            if await _answers(site, reached, port):
+            serves = await _serves(site, reached, port)
+            if serves:
                 shown = f"[{reached}]" if ":" in reached else reached
                 return f"http://{shown}:{port}"
+            if serves is not None:
+                others.add((host, port))
+                end = min(end, clock.monotonic() + LOOK_ON)
         await _wait(site, LOOK_EVERY)
     return None
 
@@ -98,8 +109,8 @@ def _reachable(host: str) -> str:
     return "127.0.0.1" if address.version == 4 else "::1"
 
 
-async def _answers(site: Site, host: str, port: int) -> bool:
-    """Returns whether this site answers there: other sockets of the process may listen, too."""
+async def _serves(site: Site, host: str, port: int) -> bool | None:
+    """Returns whether this site answers there: other sockets of the process may listen, too. None: nothing answers."""
     name = new_id()
     text = _PROBE.format(path=site.prefix, host=f"[{host}]" if ":" in host else host, port=port, name=name)
     writer: asyncio.StreamWriter | None = None
@@ -108,8 +119,8 @@ async def _answers(site: Site, host: str, port: int) -> bool:
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(text.encode())
             return name.encode() in await reader.read(4096)
-    except (OSError, TimeoutError):
-        return False
+    except (OSError, TimeoutError) as error:
+        return False if writer is not None and isinstance(error, ConnectionError) else None
     finally:
         if writer is not None:
             writer.close()
