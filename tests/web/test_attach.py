@@ -292,6 +292,29 @@ def test_an_error_in_the_users_start_stops_the_node(make: Make) -> None:
     assert hand.status() is None
 
 
+@pytest.mark.parametrize("embed", ["true", "false"])
+def test_an_application_without_its_lifespan_is_logged_once(  # spec: CF-3
+    make: Make, embed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner, outer = FastAPI(), FastAPI()
+    make(embed).attach(inner)
+    outer.mount("/inner", inner)
+    for _ in range(2):
+        serve(outer)  # Starlette runs the lifespan of the outer application alone
+        assert get(outer, "/inner/nowhere")[0] == 404
+        assert get(outer, "/inner/chargehand/healthz")[0] == 200
+    prefixes = [each.__dict__.get("facts", {}).get("prefix") for each in caplog.records if each.levelname == "WARNING"]
+    assert prefixes == (["/chargehand"] if embed == "true" else [])
+
+
+def test_an_application_with_its_lifespan_is_not_warned_about(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    app = FastAPI()
+    make("true").attach(app)
+    serve(app, lambda _: None)
+    assert get(app, "/chargehand/healthz")[0] == 200
+    assert [each.message for each in caplog.records if "prefix" in each.__dict__.get("facts", {})] == []
+
+
 def test_handlers_of_events_run_too(hand: Chargehand) -> None:
     seen: list[str] = []
     with warnings.catch_warnings():

@@ -128,7 +128,7 @@ def _mount(app: Starlette, site: Site, *, probes: bool) -> None:
     prefix, api = site.prefix, create(site)
     routes = app.router.routes
     # First, so that a catch-all route of the application (for its pages, for example) does not hide them.
-    routes.insert(0, _PrefixMount(prefix, api, routes))
+    routes.insert(0, _PrefixMount(site, api, routes))
     routes.insert(1, _PathRoute(prefix, _to_dashboard(prefix), routes))
     for path in PROBES if probes else ():
         routes.insert(1, _PathRoute(path, api, routes))
@@ -142,7 +142,7 @@ def _wrap(app: ASGIApp, site: Site, *, probes: bool) -> Wrapped:
     api = create(site)
     routes: list[BaseRoute] = [Mount(site.prefix, api), Route(site.prefix, _to_dashboard(site.prefix))]
     routes += [Route(path, api) for path in (PROBES if probes else ())]
-    return Wrapped(app, routes, lambda: hosted(site))
+    return Wrapped(app, routes, lambda: hosted(site), site.check_opened)
 
 
 def _to_dashboard(prefix: str) -> Callable[[Request], Awaitable[Response]]:
@@ -235,11 +235,12 @@ def wrap_lifespan(app: Starlette, site: Site) -> None:
 class _PrefixMount(Mount):
     """Mounts an application under a prefix, except for paths that the application around it serves."""
 
-    def __init__(self, prefix: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
-        super().__init__(prefix, api, name="chargehand")
-        self._all = routes
+    def __init__(self, site: Site, api: ASGIApp, routes: list[BaseRoute]) -> None:
+        super().__init__(site.prefix, api, name="chargehand")
+        self._site, self._all = site, routes
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        self._site.check_opened()  # the first route of the application: all requests come here
         found = super().matches(scope)
         return (Match.NONE, {}) if found[0] is Match.FULL and _app_serves(self, self.path, self._all, scope) else found
 

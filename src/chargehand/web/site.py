@@ -54,6 +54,7 @@ class Site:
         self._bad_keys_everywhere = BadSignIns(most=MOST_LOGGED)
         self.closing = asyncio.Event()
         """Set when the server is about to stop; all streams then end."""
+        self._opened = False
         self._waiting: set[asyncio.Timeout] = set()
         self.in_thread = ThreadPool()
         """Runs blocking calls to the store and the node."""
@@ -125,6 +126,22 @@ class Site:
     def open(self) -> None:
         """Prepares for the start of a server: an asyncio.Event belongs to one event loop."""
         self.closing = asyncio.Event()
+        self._opened = True
+
+    def check_opened(self) -> None:
+        """Logs once, at the first request, that the lifespan of the application did not run: then no node runs."""
+        if self._opened:
+            return
+        self._opened = True
+        settings = self.hand.settings
+        if settings.embed_workers:
+            log.configure_if_unset(self.hand.log_level, settings.log)
+            log.warning(
+                "this process started no node and no workers: the lifespan of the application did not run",
+                prefix=self.prefix,
+                remedy="attach to the application that the server runs, not to one that is mounted in it, and do not "
+                "switch its lifespan off; or set EMBED_WORKERS=false, and run `chargehand work APP`",
+            )
 
     def close(self) -> None:
         """Ends streams, and stops waiting for clients, because the server is about to stop."""

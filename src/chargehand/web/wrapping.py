@@ -13,9 +13,13 @@ class Wrapped:
     """Serves these routes, and everything else with the application; `hosted` lasts as long as its lifespan."""
 
     def __init__(
-        self, app: ASGIApp, routes: list[BaseRoute], hosted: Callable[[], AbstractAsyncContextManager[None]]
+        self,
+        app: ASGIApp,
+        routes: list[BaseRoute],
+        hosted: Callable[[], AbstractAsyncContextManager[None]],
+        on_request: Callable[[], None],
     ) -> None:
-        self.app, self._routes, self._hosted = app, routes, hosted
+        self.app, self._routes, self._hosted, self._on_request = app, routes, hosted, on_request
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the application, which code that configures it goes on using."""
@@ -25,6 +29,7 @@ class Wrapped:
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
             return
+        self._on_request()
         for route in self._routes if scope["type"] == "http" else ():
             match, child = route.matches(scope)
             if match is not Match.NONE:
