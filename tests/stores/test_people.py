@@ -283,6 +283,27 @@ def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) 
     assert resume(store, "*") is True
 
 
+# spec: ST-1, WK-1, WK-8, PD-1
+@pytest.mark.parametrize("bad", ["a\0b", "\ud800", "caf\udce9"])
+def test_names_that_no_store_can_hold_are_unknown_names(store: Store, bad: str) -> None:
+    put(store, job("one"))
+    with store.transaction() as tx:
+        assert [each.id for each in tx.jobs.cancel([bad])] == []
+        assert (tx.jobs.retry([bad]), tx.jobs.delete([bad]), tx.jobs.release(bad, "1", "x")) == ([], [], False)
+        assert (tx.fleet.resume(bad), tx.access.revoke_key(bad)) == (False, False)
+        assert tx.fleet.pause(bad, "who", None) is None
+        assert tx.fleet.resume(bad)
+    assert (store.jobs.get(bad), store.jobs.attempts(bad), store.jobs.named(bad, 1)) == (None, [], [])
+    assert (store.flows.get(bad), store.jobs.followers(bad, 1), store.fleet.crashes(CrashFilter(job=bad))) == (
+        None,
+        [],
+        [],
+    )
+    assert store.jobs.find(JobFilter(ids=(bad,), text=bad)) == []
+    assert store.jobs.find(JobFilter(queue=bad)) == store.jobs.find(JobFilter(tag=bad)) == []
+    assert state(store, "one") is State.QUEUED
+
+
 # spec: CL-4, ST-1
 def test_crews_are_known_from_the_store(store: Store, store_factory: Callable[[], Store]) -> None:
     rows = [crew("a", "qa", 3), crew("b", "qb", 0, timeout_ms=None)]

@@ -18,7 +18,7 @@ from chargehand.host.moving import move
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Request, Want
 from chargehand.model.job import Done, Enqueued, Found, Interrupted, NewJob, Settlement, State, settle
-from chargehand.model.records import Discovered, Discovery, Firing, Holder, JobFilter, RecurringPlan
+from chargehand.model.records import Discovered, Discovery, Firing, Holder, RecurringPlan
 from chargehand.stores import open_store
 from chargehand.stores.location import Location, locate, locate_unread
 from chargehand.stores.postgres.address import parse
@@ -427,19 +427,6 @@ def test_long_keys_and_items_fail_no_batch(open_one: Opener) -> None:
         tx.jobs.settle([settlement], ME)
     assert record(store, "one").key == long
     assert take_one(store).id == "three"
-
-
-# spec: WK-1, WK-8
-def test_ids_that_no_server_can_hold_are_unknown_ids(open_one: Opener) -> None:
-    store = open_one()
-    put(store, job("one"))
-    for bad in ("a\0b", "\ud800"):
-        with store.transaction() as tx:
-            assert [each.id for each in tx.jobs.cancel([bad])] == []
-            assert (tx.jobs.retry([bad]), tx.jobs.delete([bad]), tx.jobs.release(bad, "1", "x")) == ([], [], False)
-        assert (store.jobs.get(bad), store.jobs.attempts(bad)) == (None, [])
-        assert store.jobs.find(JobFilter(ids=(bad,), text=bad)) == []
-    assert state(store, "one") is State.QUEUED
 
 
 # turns whose answer is lost

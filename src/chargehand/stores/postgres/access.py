@@ -20,7 +20,7 @@ from chargehand.model.access import (
     Session,
 )
 from chargehand.stores.postgres import session, statements
-from chargehand.stores.rows import readable, records
+from chargehand.stores.rows import clean, readable, records
 
 _SQL = statements.load("access")
 
@@ -39,7 +39,7 @@ class PostgresAccess:
         self._end_sessions([TOKEN_ID, SHARED_ID])
 
     def revoke_key(self, name: str) -> bool:
-        gone = [str(key_id) for (key_id,) in self._db.rows(_SQL["revoke_key"], (self._now, name))]
+        gone = [str(key_id) for (key_id,) in self._db.rows(_SQL["revoke_key"], (self._now, clean(name)))]
         self._end_sessions(gone)
         return bool(gone)
 

@@ -99,13 +99,14 @@ class PostgresFleet:
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
         self._db.announce(Wakeup.ORDERS)
-        before = records(Pause, self._db.rows(_SQL["pause_of"], (self._now, scope)))
-        self._db.send(_SQL["pause"], (self._now, scope, readable(who), readable(reason), for_ms))
+        stored = clean(scope)
+        before = records(Pause, self._db.rows(_SQL["pause_of"], (self._now, stored)))
+        self._db.send(_SQL["pause"], (self._now, stored, readable(who), readable(reason), for_ms))
         return next(iter(before), None)
 
     def resume(self, scope: str) -> bool:
         self._db.announce(Wakeup.ORDERS)
-        return any(held for (held,) in self._db.rows(_SQL["resume"], (self._now, scope)))
+        return any(held for (held,) in self._db.rows(_SQL["resume"], (self._now, clean(scope))))
 
     def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
         for plan in recurring:

@@ -11,7 +11,7 @@ import apsw
 
 from chargehand.errors import Conflict
 from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, TOKEN_ID, ApiKey, Deed, Remembered, Session
-from chargehand.stores.rows import columns, readable
+from chargehand.stores.rows import clean, columns, readable
 
 _KEY = """
 INSERT INTO chargehand_key (id, name, digest, scopes, created_ms, expires_ms, used_ms, revoked_ms)
@@ -51,7 +51,7 @@ class SqliteAccess:
         self._end_sessions(TOKEN_ID)
 
     def revoke_key(self, name: str) -> bool:
-        gone = self._db.execute(_REVOKE, (name, self._now)).fetchall()
+        gone = self._db.execute(_REVOKE, (clean(name), self._now)).fetchall()
         for (key_id,) in gone:
             self._end_sessions(key_id)
         return bool(gone)

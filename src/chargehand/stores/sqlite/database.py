@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from chargehand.stores.rows import clean
 from chargehand.stores.sqlite.errors import store_errors
 
 
@@ -20,4 +21,8 @@ class Database:
     def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Returns every row of a statement."""
         with store_errors(self.path), self._use:
-            return self.connection.execute(sql, tuple(bindings)).fetchall()
+            try:
+                return self.connection.execute(sql, tuple(bindings)).fetchall()
+            except UnicodeEncodeError:  # a text that is not UTF-8, such as an id from a command line: no row has it
+                storable = tuple(clean(each) if isinstance(each, str) else each for each in bindings)
+                return self.connection.execute(sql, storable).fetchall()

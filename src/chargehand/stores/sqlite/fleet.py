@@ -75,13 +75,14 @@ class SqliteFleet:
     # crews
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
-        before = records(Pause, self._db.execute(_PAUSE_OF, (self._now, scope)).fetchall())
+        stored = clean(scope)
+        before = records(Pause, self._db.execute(_PAUSE_OF, (self._now, stored)).fetchall())
         until = None if for_ms is None else self._now + for_ms
-        self._db.execute(_PAUSE, (scope, readable(who), readable(reason), self._now, until))
+        self._db.execute(_PAUSE, (stored, readable(who), readable(reason), self._now, until))
         return next(iter(before), None)
 
     def resume(self, scope: str) -> bool:
-        return any(held for (held,) in self._db.execute(_RESUME, (scope, self._now)).fetchall())
+        return any(held for (held,) in self._db.execute(_RESUME, (clean(scope), self._now)).fetchall())
 
     def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
         return set_back(self._db, self._now, recurring)

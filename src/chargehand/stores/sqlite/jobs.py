@@ -446,7 +446,7 @@ class SqliteJobs:
         self._keep(((n.seq, n.claim, n.kept) for n in notes), "running")
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
-        rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
+        rows = list(self._db.executemany(_CANCEL, [(clean(job_id), self._now) for job_id in ids]))
         ended = [(queue, seq) for _, at_once, _, queue, seq in rows if at_once]
         self._limits.withdrawn(ended)
         self.endings.ended([seq for _, seq in ended])
@@ -459,7 +459,7 @@ class SqliteJobs:
         return len(rows)
 
     def release(self, job_id: str, claim: str, why: str) -> bool:
-        held = self._all(_HELD, (job_id, claim_of(claim)))
+        held = self._all(_HELD, (clean(job_id), claim_of(claim)))
         for seq, queue, node, life, worker, started_ms in held:
             interrupted = Settlement(
                 id=job_id, seq=seq, claim=claim_of(claim), queue=queue, state=State.QUEUED, outcome="interrupted",
@@ -512,7 +512,7 @@ class SqliteJobs:
 
     def retry(self, ids: Sequence[str]) -> list[str]:
         queued: list[tuple[Any, ...]] = []
-        for job_id in ids:
+        for job_id in map(clean, ids):
             try:
                 queued += self._all(_RETRY, (job_id, self._now))
             except apsw.ConstraintError:
