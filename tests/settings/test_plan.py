@@ -207,6 +207,21 @@ def test_the_name_of_a_recurring_job_is_a_string(tmp_path: Path) -> None:
         hand.recurring(number, hand.crew("tag", "tagging:Tagger"), every=60)
 
 
+# spec: CF-1
+@pytest.mark.parametrize(
+    ("name", "zone", "error"),
+    [
+        ("a\0b", "UTC", r"'a\\x00b': the name must be valid Unicode without NUL"),
+        ("\ud800", "UTC", r"'\\ud800': the name must be valid Unicode without NUL"),
+        ("a", None, "'a': zone is None; must be a string"),
+    ],
+)
+def test_a_recurring_job_that_no_store_can_hold_is_refused(name: str, zone: Any, error: str, tmp_path: Path) -> None:
+    hand = Chargehand(str(tmp_path / "a.db"), folder=tmp_path)
+    with pytest.raises(ConfigurationError, match=f"^recurring job {error}"):
+        hand.recurring(name, hand.crew("tag", "tagging:Tagger"), cron="0 3 * * *", zone=zone)
+
+
 # durations
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand import codec
 from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
@@ -40,6 +41,8 @@ def check(name: str, schedule: Schedule) -> Schedule:
     given: Any = name
     if not isinstance(given, str):
         raise ConfigurationError(f"recurring job {given!r}: the name must be a string")
+    if codec.clean(name) != name:
+        raise ConfigurationError(f"recurring job {given!r}: the name must be valid Unicode without NUL")
     if schedule.cron is None and schedule.every_ms is None:
         raise ConfigurationError(
             f"recurring job {name!r} has neither cron nor every; set one: cron='0 3 * * *', or every=3600 (seconds)"
@@ -49,6 +52,9 @@ def check(name: str, schedule: Schedule) -> Schedule:
     cron: Any = schedule.cron
     if cron is not None and not isinstance(cron, str):
         raise ConfigurationError(f"recurring job {name!r}: cron is {cron!r}; must be a string such as '0 3 * * *'")
+    zone: Any = schedule.zone
+    if not isinstance(zone, str):
+        raise ConfigurationError(f"recurring job {name!r}: zone is {zone!r}; must be a string such as 'Europe/Berlin'")
     if schedule.every_ms is not None and schedule.zone != "UTC":
         raise ConfigurationError(f"recurring job {name!r}: a time zone can only be combined with cron")
     if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
