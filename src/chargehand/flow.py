@@ -302,14 +302,18 @@ def new_flow(
     return Flow(operations, flow_id, name, new=new, within=within)
 
 
+def sample_end(name: str) -> FlowEnd:
+    """Returns a payload such as the job for the end of a flow gets."""
+    return FlowEnd(flow=new_id(), name=name, state="done", counts=FlowCounts())
+
+
 def _last_job(crew: "Crew[Any, Any]", name: str) -> NewJob:
     """Returns the job for the end of a flow. Raises ConfigurationError if the crew cannot take a FlowEnd."""
     found: Any = crew
     if not hasattr(found, "new_job"):
         raise ConfigurationError(f"flow {name!r}: on_end is {found!r}; expected what hand.crew(…) returned")
-    sample = FlowEnd(flow=new_id(), name=name, state="done", counts=FlowCounts())
     try:
-        return crew.new_job(sample)
+        return crew.new_job(sample_end(name))
     except PayloadError as error:
         raise ConfigurationError(
             f"flow {name!r}: on_end is crew {crew.name!r}, which does not take chargehand.FlowEnd: {error}"

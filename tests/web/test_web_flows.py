@@ -192,6 +192,24 @@ def test_a_flow_that_is_wrong_is_refused_with_the_place(web: Web, body: dict[str
     assert web.get("/api/v1/flows")["flows"] == []
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "pointer"),
+    [
+        ({"jobs": [{"crew": "plain"}, {"crew": "nobody"}]}, "unknown-crew", "body/jobs/1/crew"),
+        ({"jobs": [{"crew": "plain"}], "on_end": {"queue": "none"}}, "unknown-crew", "body/on_end/queue"),
+        ({"jobs": [{"crew": "plain"}], "on_end": {"crew": "tag"}}, "payload", "body/on_end"),
+    ],
+)
+def test_a_crew_that_a_flow_cannot_use_is_refused_with_the_place(
+    web: Web, body: dict[str, Any], kind: str, pointer: str
+) -> None:
+    found = problem(web.ask("POST", "/api/v1/flows", json={"name": "a", **body}), 422, kind)
+    assert found["errors"][0]["pointer"] == pointer
+    if kind == "payload":
+        assert "on_end names crew 'tag', which does not take chargehand.FlowEnd: " in found["detail"]
+    assert (web.get("/api/v1/flows")["flows"], web.get("/api/v1/jobs")["jobs"]) == ([], [])
+
+
 def test_all_of_a_flow_or_nothing(web: Web) -> None:
     jobs = [{"crew": "plain"}, {"crew": "plain", "after": ["nobody"]}]
     problem(web.ask("POST", "/api/v1/flows", json={"name": "a", "jobs": jobs}), 404, "job-not-found")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from chargehand import codec
 from chargehand.errors import PayloadError
+from chargehand.flow import sample_end
 from chargehand.ids import new_id
 from chargehand.model.flows import NewFlow, check_flow
 from chargehand.model.job import NewJob
@@ -158,8 +159,11 @@ class CrewCache:
         self._hand = hand
         self._stored: list[tuple[CrewPlan, Any]] | None = None
 
-    def find(self, job: Target) -> tuple[CrewPlan, Any]:
-        """Returns the crew of a job and its payload type (None: unknown). Raises Problem if there is no such crew."""
+    def find(self, job: Target, where: str) -> tuple[CrewPlan, Any]:
+        """Returns the crew of a job and its payload type (None: unknown).
+
+        Raises Problem if there is no such crew; `where` is the place of the job in the request.
+        """
         own = next((found for found in self._own if _matches(job, found[0])), None)
         if own is not None:
             return own
@@ -173,7 +177,7 @@ class CrewCache:
         existing = sorted({getattr(plan, "name" if job.crew else "queue") for plan, _ in (*self._own, *self._stored)})
         which = f"there is no crew {job.crew!r}" if job.crew is not None else f"no crew serves queue {job.queue!r}"
         detail = f"{which}; there are: {', '.join(existing) or 'none yet; a node registers its crews when it starts'}"
-        raise Problem(422, "unknown-crew", detail, faults=[Fault(f"body/{field}", detail)])
+        raise Problem(422, "unknown-crew", detail, faults=[Fault(f"{where}/{field}", detail)])
 
 
 def _matches(job: Target, plan: CrewPlan) -> bool:
@@ -185,8 +189,9 @@ def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
     crews = CrewCache(hand)
     made: list[NewJob] = []
     for number, job in enumerate(wanted):
-        with _faults("body" if len(wanted) == 1 else f"body/jobs/{number}"):
-            made.append(_job(crews, job, options_of(job)))
+        where = "body" if len(wanted) == 1 else f"body/jobs/{number}"
+        with _faults(where):
+            made.append(_job(crews, job, options_of(job), where))
     return made
 
 
@@ -201,7 +206,7 @@ def flow_of(hand: "Chargehand", wanted: FlowIn) -> tuple[NewFlow, list[NewJob]]:
         where = f"body/jobs/{number}"
         options = {**options_of(job), "flow": flow.id, "after": _predecessors(job.after, ids, number, refs, where)}
         with _faults(where):
-            made.append(_job(crews, job, options, ids[number]))
+            made.append(_job(crews, job, options, where, ids[number]))
         if job.ref is not None:
             if job.ref in refs:
                 raise invalid([Fault(f"{where}/ref", f"another job of the request has the ref {job.ref!r}")])
@@ -213,10 +218,21 @@ def _flow(crews: CrewCache, wanted: FlowIn) -> NewFlow:
     end: NewJob | None = None
     if wanted.on_end is not None:
         with _faults("body/on_end"):
-            end = new_job(crews.find(wanted.on_end)[0], "null", **codec.restored(options_of(wanted.on_end), "on_end"))
+            plan, takes = crews.find(wanted.on_end, "body/on_end")
+            _check_takes_end(plan, takes)
+            end = new_job(plan, "null", **codec.restored(options_of(wanted.on_end), "on_end"))
     with _faults("body"):
         name = codec.escape(codec.restored(wanted.name, "the name"))
         return check_flow(NewFlow(id=new_id(), name=name, arrival=wanted.order == "arrival", on_end=end))
+
+
+def _check_takes_end(plan: CrewPlan, takes: Any) -> None:
+    """Raises Problem if the crew cannot take a FlowEnd."""
+    try:
+        codec.as_type(msgspec.to_builtins(sample_end("flow")), takes, "chargehand.FlowEnd")
+    except PayloadError as error:
+        detail = f"on_end names crew {plan.name!r}, which does not take chargehand.FlowEnd: {error}"
+        raise Problem(422, "payload", detail, faults=[Fault("body/on_end", detail)]) from error
 
 
 def _predecessors(
@@ -243,8 +259,10 @@ def _faults(where: str) -> Generator[None]:
         raise Problem(422, "payload", str(error), faults=faults) from None
 
 
-def _job(crews: CrewCache, job: JobIn | FlowJobIn, options: dict[str, Any], id: str | None = None) -> NewJob:
-    plan, takes = crews.find(job)
+def _job(
+    crews: CrewCache, job: JobIn | FlowJobIn, options: dict[str, Any], where: str, id: str | None = None
+) -> NewJob:
+    plan, takes = crews.find(job, where)
     what = f"the payload for crew {plan.name!r}"
     payload = codec.as_type(codec.restored(job.payload, what), takes, what)
     text = codec.encode_typed(payload, takes, what)
