@@ -87,6 +87,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "rate": (lambda w: w.crew(rate=10), "'tag': rate is 10; must be a string such as '10/s' or '600/min'"),
     # a job
     "delay": (lambda w: w.any.enqueue(1, delay=-5), "delay is -5 s; must be 0 or more"),
+    "expired": (lambda w: w.any.enqueue(1, delay=60, expires=5), "expires is 5 s and delay 60 s; .* longer than delay"),
     "run_at": (lambda w: w.any.enqueue(1, run_at=datetime(2030, 1, 1)), "must be a datetime with a time zone"),
     "after": (lambda w: w.any.enqueue(1, after=60), "use delay=60 to wait for a time"),
     "after a timedelta": (lambda w: w.any.enqueue(1, after=timedelta(minutes=1)), "use delay=60 to wait for a time"),

@@ -640,6 +640,11 @@ def check(job: NewJob) -> NewJob:
         raise PayloadError(f"after contains the job itself, {job.id!r}")
     if job.key is None and (job.unique_for_ms is not None or job.replace):
         raise PayloadError(f"{'replace' if job.replace else 'unique_for'} needs a key: pass key=")
+    if job.expires_ms is not None and job.expires_ms <= job.delay_ms:
+        raise PayloadError(
+            f"expires is {job.expires_ms / 1000:g} s and delay {job.delay_ms / 1000:g} s; both count from now, so the "
+            "job would never run: expires must be longer than delay"
+        )
     return job
 
 
