@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from embedserver import Server
 
-from adreel import crews, settings
+from adreel import clock, crews, settings
 from adreel.catalogue import FilmRow
 from adreel.service import Service
 from chargehand.testing import eventually
@@ -107,6 +107,22 @@ class Adreel(Server):
         found = self.service.films.get(film)
         assert found is not None
         return found
+
+
+def add_films(service: Service, count: int) -> list[FilmRow]:
+    """Adds the rows of films that ended, and returns them, the oldest first."""
+    rows = [
+        FilmRow(
+            id=f"{number:021x}", name=f"film {number}.mp4", source=None, uploaded=True, size=1, submitted_ms=number,
+            flow=f"flow {number}", state="done", ends=1, ended_ms=clock.now_ms(), category=None, error=None,
+            outcome=None, deleting_ms=None,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    with service.films.transaction() as tx:
+        for row in rows:
+            service.films.add(tx, row)
+    return rows
 
 
 def parts(*files: tuple[str, bytes]) -> Any:

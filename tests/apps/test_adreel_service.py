@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from adreelserver import MP4
+from adreelserver import MP4, add_films
 from fastapi.routing import APIRoute
 
 from adreel import crews, names, settings, uploads, web
@@ -214,6 +214,19 @@ def test_a_search_is_for_names_ids_and_brands_in_any_case(service: Service) -> N
     assert found(service, "sonnenflug") == ["ÉTÉ à la plage.mp4"]
     for other in ("persist", "stages", "done", "finished_ms"):  # of the JSON that describes the end
         assert found(service, other) == []
+
+
+def test_every_film_is_on_a_page(service: Service) -> None:  # spec: AR-4
+    rows = add_films(service, 450)
+    app = web.create(Service(settings.Settings(home=service.settings.home, open=True), service.crews, service.films))
+    pages: list[list[str]] = []
+    after = ""
+    while after is not None:
+        body = asked(app, "GET", f"/jobs?limit=200&after={after}").json()
+        pages.append([film["id"] for film in body["jobs"]])
+        after = body["next"]
+    assert [len(page) for page in pages] == [200, 200, 50]
+    assert [film for page in pages for film in page] == [row.id for row in reversed(rows)]
 
 
 def test_a_table_of_an_older_version_gets_the_column_that_is_searched(tmp_path: Path, service: Service) -> None:

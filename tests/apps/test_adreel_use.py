@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adreelserver import MP4, Adreel
+from adreelserver import MP4, Adreel, add_films
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 SHARE = """() => {
@@ -153,6 +153,19 @@ def test_the_page_fits_a_phone_and_has_no_errors(server: Adreel, browser: Browse
     expect(made.get_by_text("to see the films")).to_be_visible()
     assert wrong == []
     made.close()
+
+
+def test_the_list_shows_more_until_all_are_shown(server: Adreel, page: Page) -> None:  # spec: AR-4
+    add_films(server.service, 220)
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    page.get_by_label("Search films").fill("film 2")
+    expect(page.locator("#list li")).to_have_count(31)  # 2, 20 to 29, 200 to 219
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+    page.get_by_label("Search films").fill("film ")
+    for count in (100, 150, 200, 220):
+        page.get_by_role("button", name="Show more").click()
+        expect(page.locator("#list li")).to_have_count(count)
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
 
 
 @pytest.mark.full

@@ -24,7 +24,7 @@ from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, JobF
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
 MOST = 200
-"""The largest number of films on a page."""
+"""The largest number of films on a page; one more may be asked for, which tells whether there is another page."""
 
 
 class FilmView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,7 +153,7 @@ class Service:
         self, *, text: str = "", status: str = "", category: str = "", before: str = "", limit: int = 50
     ) -> list[FilmView]:
         """Returns a page of films, newest first."""
-        limit = max(1, min(limit, MOST))
+        limit = max(1, min(limit, MOST + 1))
         known: dict[str, State] = {"queued": "open", "running": "open"}
         known |= {"done": "done", "failed": "failed", "cancelled": "cancelled"}
         found: list[FilmView] = []

@@ -617,6 +617,16 @@ at("text").addEventListener("input", () => {
 });
 at("category").addEventListener("change", () => ((chosen.category = at("category").value), refresh()));
 
+const pageOf = (most, after) => call(`/jobs?${new URLSearchParams({ ...chosen, after, limit: String(Math.min(200, most)) })}`);
+async function pages(most) {
+  const found = await pageOf(most, "");
+  while (found.next && found.jobs.length < most) {
+    const rest = await pageOf(most - found.jobs.length, found.next);
+    found.jobs.push(...rest.jobs);
+    found.next = rest.next;
+  }
+  return found;
+}
 let asking = 0, timer = 0;
 async function refresh() {
   const mine = ++asking;
@@ -627,7 +637,7 @@ async function refresh() {
       session = await signedIn();
       if (!session) return signIn();
     }
-    const found = await call(`/jobs?${new URLSearchParams({ ...chosen, limit: String(Math.min(200, shownCount)) })}`);
+    const found = await pages(shownCount);
     if (mine !== asking) return;
     draw(found);
     at("trouble").hidden = true;
