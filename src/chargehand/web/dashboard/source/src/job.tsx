@@ -11,7 +11,7 @@ import { cancelJob, retryJob } from "./orders";
 import { Ago, Bar, Copy, Empty, Failure, progressWords, Since, Skeleton, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { FlowDetail, JobDetail, JobLink } from "./types";
-import { count, exact, exactly, jobName, length, many, plain, pretty, shortName, waitsFor } from "./words";
+import { count, exact, exactly, jobName, length, many, plain, pretty, shortId, shortName, waitsFor } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
@@ -30,7 +30,7 @@ export function JobPage({ id }: { id: string }) {
     <>
       <header class="top">
         <h1 tabIndex={-1}>
-          {jobName(job)} <State state={job.state} word={job.state} />
+          {job.label || job.item ? jobName(job) : shortId(job.id)} <State state={job.state} word={job.state} />
         </h1>
         {may("control") && (
           <div class="orders" role="group" aria-label="Actions for this job">

@@ -99,12 +99,12 @@ function withReports(moments: Moment[], crashes: Crash[]): Moment[] {
     const at = each.state === "crashed" ? left.findIndex((crash) => Math.abs(crash.at_ms - each.at) < SAME_MS) : -1;
     if (at < 0) return each;
     const [crash] = left.splice(at, 1);
-    return { ...each, text: crash!.text, link: to("crash", crash!.id) };
+    return { ...each, text: crash!.cause, link: to("crash", crash!.id) };
   });
   for (const crash of left) {
     const after = moments.find((each) => each.state === "failed" && Math.abs(each.at - crash.at_ms) < SAME_MS);
     const at = after ? Math.min(crash.at_ms, after.at - 1) : crash.at_ms; // the crash precedes giving up
-    made.push({ at, state: "crashed", text: crash.text, link: to("crash", crash.id) });
+    made.push({ at, state: "crashed", text: crash.cause, link: to("crash", crash.id) });
   }
   return made;
 }
