@@ -37,7 +37,7 @@ def claims(
 @app.command("release")
 def release(
     context: typer.Context,
-    id: Annotated[str, typer.Argument(help="The job's id.")],
+    id: Annotated[str, typer.Argument(help="The job's id, or its last 8 characters.")],
     claim: Annotated[
         str | None, typer.Option(help="Only if the job still has this claim; `claims` shows the number.")
     ] = None,
@@ -66,9 +66,9 @@ def release(
         if not ask.interactive():
             raise ConfigurationError(f"{meaning}; confirm with --yes")
         ask.confirm(f"{show.safe(meaning)}. Release it?")
-    if not service.release(id, job.claim):
+    if not service.release(job.id, job.claim):
         raise Conflict(f"job {id} is no longer held by {holder}: nothing was changed")
     if json:
-        show.json({"id": id, "claim": job.claim, "text": "is queued again"})
+        show.json({"id": job.id, "claim": job.claim, "text": "is queued again"})
     else:
-        show.line(f"{show.safe(id)}: is queued again; {show.safe(holder)}, may still run it")
+        show.line(f"{show.safe(job.id)}: is queued again; {show.safe(holder)}, may still run it")

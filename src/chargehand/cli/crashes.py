@@ -12,7 +12,10 @@ from chargehand.model.records import CrashFilter, CrashRecord
 
 
 def crashes(
-    id: Annotated[str | None, typer.Argument(help="Show one report in full; without it, reports are listed.")] = None,
+    id: Annotated[
+        str | None,
+        typer.Argument(help="Show the report with this id, or end of an id, in full; without it, reports are listed."),
+    ] = None,
     worker: Annotated[str | None, typer.Option(help="Only of this worker, as crew:index or node/crew:index.")] = None,
     crew: Annotated[str | None, typer.Option(help="Only of this crew.")] = None,
     job: Annotated[str | None, typer.Option(help="Only of workers that ran this job.")] = None,
@@ -30,7 +33,8 @@ def crashes(
         show.json(report) if json else _report(report)
         return
     if before is not None:
-        service.crash(before)
+        before = service.crash(before).id
+    job = find.job_id(service, job)
     named, component = routing.split(worker)
     component = component and address.component_of(component)
     wanted = CrashFilter(component=component, crew=crew, job=job, node=node or named, limit=limit, before=before)

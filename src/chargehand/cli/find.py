@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chargehand.app import Chargehand
-from chargehand.errors import ConfigurationError, StoreError
+from chargehand.errors import ConfigurationError, FlowNotFound, JobNotFound, StoreError
 from chargehand.host.service import Service
+from chargehand.ids import is_short
 from chargehand.model.spelling import as_module, is_module, nearest
 from chargehand.stores.location import locate
 from chargehand.stores.refusal import refusals
@@ -149,3 +150,19 @@ def close() -> None:
     """Closes the connections that commands have opened."""
     while _opened:
         _opened.pop()()
+
+
+def job_id(service: Service, given: str | None) -> str | None:
+    """Returns the id of the job that is named by it or by its end; what names no job stays. Raises AmbiguousId."""
+    if given is not None and is_short(given):
+        with suppress(JobNotFound):
+            return service.job(given).id
+    return given
+
+
+def flow_id(service: Service, given: str | None) -> str | None:
+    """Returns the id of the flow that is named by it or by its end; what names no flow stays. Raises AmbiguousId."""
+    if given is not None and is_short(given):
+        with suppress(FlowNotFound):
+            return service.flow(given).id
+    return given

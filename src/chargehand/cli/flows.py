@@ -19,7 +19,7 @@ DEEPEST = 20
 """Jobs that are asked in turn what each of them waits for."""
 
 app = typer.Typer(help="List and show flows; cancel, retry or delete a flow with all its jobs.")
-Id = Annotated[str, typer.Argument(help="The flow's id.")]
+Id = Annotated[str, typer.Argument(help="The flow's id, or its last 8 characters.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -41,7 +41,7 @@ def flows(
         return
     service = find.service(application, store)
     if before is not None:
-        service.flow(before)  # raises FlowNotFound; otherwise the page would be empty
+        before = service.flow(before).id  # raises FlowNotFound; otherwise the page would be empty
     found = service.flows(FlowFilter(state=state, text=text, limit=limit, before=before))
     if json:
         show.json(found)
@@ -71,9 +71,10 @@ def show_flow(
 ) -> None:
     """Show one flow: its jobs by queue, what runs, what it waits for, and what has failed."""
     service = _service(context, application, store)
-    flow, stages = service.flow(id), service.stages(id)
-    running = service.jobs(JobFilter(flow=id, state=State.RUNNING, limit=FEW)) if flow.counts.running else []
-    failed = service.jobs(JobFilter(flow=id, state=State.FAILED, limit=FEW)) if flow.counts.failed else []
+    flow = service.flow(id)
+    stages = service.stages(flow.id)
+    running = service.jobs(JobFilter(flow=flow.id, state=State.RUNNING, limit=FEW)) if flow.counts.running else []
+    failed = service.jobs(JobFilter(flow=flow.id, state=State.FAILED, limit=FEW)) if flow.counts.failed else []
     running, failed = service.shown(running), service.shown(failed)
     waits = _waits_for(service, flow) if flow.ended_ms is None and not running else None
     if json:
@@ -195,7 +196,7 @@ def cancel(
     """
     service = _service(context, application, store)
     _confirm(service, id, "Cancel", yes)
-    _carry_out(id, service.cancel_flow, json=json)
+    _carry_out(find.flow_id(service, id) or id, service.cancel_flow, json=json)
 
 
 @app.command("retry")
@@ -211,7 +212,7 @@ def retry(
     Exit status 1 if there are none.
     """
     service = _service(context, application, store)
-    _carry_out(id, service.retry_flow, json=json)
+    _carry_out(find.flow_id(service, id) or id, service.retry_flow, json=json)
 
 
 @app.command("delete")
@@ -226,7 +227,7 @@ def delete(
     """Delete a flow that has ended, with its jobs and their attempts."""
     service = _service(context, application, store)
     _confirm(service, id, "Delete", yes)
-    _carry_out(id, service.delete_flow, json=json)
+    _carry_out(find.flow_id(service, id) or id, service.delete_flow, json=json)
 
 
 def _service(context: typer.Context, application: str | None, store: str | None) -> Service:

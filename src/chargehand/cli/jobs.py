@@ -188,6 +188,7 @@ def list_jobs(
     key, item and error. A search that no index answers ends after a second, and says how far it came.
     """
     service = find.service(application, store)
+    flow = find.flow_id(service, flow)
     options = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, flow=flow)
     which = msgspec.structs.replace(merged(options, parse(" ".join(filter or ()))), limit=limit)
     if groups:

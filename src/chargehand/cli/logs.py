@@ -25,6 +25,7 @@ def logs(
 ) -> None:
     """Show the last lines that nodes and their workers logged or printed."""
     service = find.service(app, store)
+    job = find.job_id(service, job)
     if follow:
         hints.about_job(service, job)
     shown = 0

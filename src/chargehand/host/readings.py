@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -80,6 +80,8 @@ SEARCH = 1.0
 """Seconds after which a search of jobs says how far it came."""
 MOST_FAILURES = 10_000
 """The number of failed jobs that are grouped by their causes."""
+MOST_SHORT = 10_000
+"""The number of flows and of crash reports, the newest first, that are looked through for the end of an id."""
 MOST_NAMED = 5
 """The number of jobs that an error names."""
 FOLLOW_EVERY = 1.0
@@ -96,6 +98,9 @@ class Failures(msgspec.Struct, frozen=True):
     """None: all that match. Otherwise there were too many, or time ran out: only those of jobs created since then."""
 
 
+Found = TypeVar("Found", FlowRecord, CrashRecord)
+
+
 def found_by_end(store: Store, job_id: str) -> JobRecord | None:
     """Returns a job by its id, an alias of it, or the end of its id. Raises AmbiguousId if several ids end so."""
     job = store.jobs.get(job_id)
@@ -107,6 +112,15 @@ def found_by_end(store: Store, job_id: str) -> JobRecord | None:
         named = ", ".join(ids[:MOST_NAMED])
         raise AmbiguousId(f"the ids of several jobs end with {job_id!r}: {named}{more}; give more of the one you mean")
     return store.jobs.get(ids[0]) if ids else None
+
+
+def _only(what: str, end: str, found: Sequence[Found]) -> Found | None:
+    """Returns what has an id with this end; None if nothing has. Raises AmbiguousId if several have."""
+    if len(found) > 1:
+        more = ", …" if len(found) > MOST_NAMED else ""
+        named = ", ".join(each.id for each in found[:MOST_NAMED])
+        raise AmbiguousId(f"the ids of several {what} end with {end!r}: {named}{more}; give more of the one you mean")
+    return found[0] if found else None
 
 
 class Readings:
@@ -214,6 +228,9 @@ class Readings:
     def flow(self, flow_id: str) -> FlowRecord:
         with self.stores.use() as store:
             flow = store.flows.get(flow_id)
+            if flow is None and is_short(flow_id):
+                which = FlowFilter(text=flow_id, limit=MOST_SHORT)
+                flow = _only("flows", flow_id, [each for each in store.flows.find(which) if each.id.endswith(flow_id)])
         if flow is None:
             raise FlowNotFound(f"there is no flow {flow_id!r} in {self.location}")
         return flow
@@ -399,6 +416,9 @@ class Readings:
     def crash(self, crash_id: str) -> CrashRecord:
         with self.stores.use() as store:
             found = store.fleet.crash(crash_id)
+            if found is None and is_short(crash_id):
+                reports = store.fleet.crashes(CrashFilter(limit=MOST_SHORT))
+                found = _only("crash reports", crash_id, [each for each in reports if each.id.endswith(crash_id)])
         if found is None:
             raise CrashNotFound(
                 f"there is no crash report {crash_id!r} in {self.location}; `chargehand crashes` lists them"
