@@ -62,6 +62,24 @@ def test_the_compose_file_gives_every_node_a_name_of_its_own() -> None:
     assert (FOLDER.parent / "deploy" / "Dockerfile").exists()
 
 
+def test_folders_that_are_volumes_belong_to_the_user_of_the_image() -> None:
+    """A new volume takes its owner from the folder of the image; without one it belongs to root."""
+    (compose,) = documents("compose.yaml")
+    mounted = {each.partition(":")[2] for each in compose["services"]["node-a"]["volumes"]}
+    made = re.search(r"install -d -o app -g app -m 0700 (.+)", (FOLDER / "Dockerfile").read_text())
+    assert made
+    assert mounted | {"/data"} <= set(made[1].split())
+
+
+def test_the_figures_of_the_store_are_not_added_up_over_processes() -> None:
+    """Every API process exposes them: a sum counts each job once for each process."""
+    queries = re.findall(r'"expr": "(.*)"', (FOLDER / "grafana.json").read_text())
+    shared = [each for each in queries if "chargehand_queue_" in each]
+    assert len(shared) == 5
+    for query in shared:
+        assert re.search(r"\bmax(| by \([a-z, ]+\)) ?\(chargehand_queue_", query), query
+
+
 def test_the_pods_have_time_for_the_grace_period() -> None:
     (pods,) = [each for each in documents("kubernetes.yaml") if each["kind"] == "StatefulSet"]
     spec = pods["spec"]["template"]["spec"]
