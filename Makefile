@@ -109,6 +109,7 @@ $(SITE): $(STAMP)
 
 site: $(SITE)    ## build the documentation site into site/; a broken link is an error
 	@$(BIN)/mkdocs build --quiet --strict
+	@echo "the site is in site/; make site-serve shows it"
 
 site-serve: $(SITE)  ## show the documentation site on http://127.0.0.1:8010, and again after each change
 	@$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8010

@@ -19,7 +19,7 @@ from minimal_handlers import Bare
 from pydantic import BaseModel
 
 from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry
-from chargehand.testing import fake, perform
+from chargehand.testing import eventually, fake, perform, run_all
 
 Try = Callable[["World"], Any]
 
@@ -211,6 +211,21 @@ def test_tools_for_tests_name_what_they_take(world: World) -> None:
         fake(named, print),
     ):
         pass
+
+
+def test_jobs_of_a_test_are_kept_apart_from_those_of_a_node(tmp_path: Path) -> None:
+    hand = Chargehand(folder=tmp_path)
+    crew = hand.crew("bare", "minimal_handlers:Bare", workers=0)
+    with hand.running():
+        ref = crew.enqueue({})
+        eventually(lambda: hand.status() is not None)
+        with pytest.raises(
+            ChargehandError, match=r"run_all: the node with pid \d+ serves .*set CHARGEHAND_URL in conf"
+        ):
+            run_all(hand)
+        assert ref.job().state == "queued"
+    assert [each.crew for each in run_all(hand)] == ["bare"]
+    hand.close()
 
 
 class Careless(Handler[dict[str, Any], None]):

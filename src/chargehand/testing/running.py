@@ -58,8 +58,15 @@ def run_all(hand: Chargehand, *, delays: bool = False, most: int = AT_MOST) -> l
     once. Delays, and the pauses between attempts, are not waited for, unless `delays` is true: the clock of an SQLite
     store goes ahead instead. With PostgreSQL, whose clock is the server's, only pauses between attempts are left out.
     Paused crews perform nothing. Exceptions of handlers fail their jobs as in a worker, except ConfigurationError and
-    UnrecoverableError, which are raised. After `most` attempts an AssertionError is raised.
+    UnrecoverableError, which are raised. After `most` attempts an AssertionError is raised. Raises ConfigurationError
+    if a node of this machine serves the store: its workers would take jobs of the test, and the test jobs of theirs.
     """
+    status = hand.status()
+    if status is not None:
+        raise errors.ConfigurationError(
+            f"run_all: the node with pid {status['pid']} serves {hand.internal.location}, too; stop it, or give the "
+            "tests a store of their own: set CHARGEHAND_URL in conftest.py, before the application is imported"
+        )
     with ExitStack() as stack:
         run = _Run(hand, stack, delays=delays)
         done: list[Performed] = []
