@@ -120,6 +120,14 @@ def test_all_but_the_files_of_the_page_is_behind_the_door(place: tuple[crews.Cre
         assert (nobody.status_code, wrong.status_code) == ((200, 200) if needed is None else (401, 401)), name
 
 
+@pytest.mark.parametrize("number", [1 << 63, -1 << 63, 10**40])
+def test_a_number_that_no_track_can_have_is_refused(place: tuple[crews.Crews, Library], number: int) -> None:
+    # spec: TA-7
+    found, similar = ask(place, f"/api/tracks/{number}", f"/api/tracks/{number}/similar")
+    assert (found.status_code, similar.status_code) == (422, 422)
+    assert ask(place, f"/api/tracks/{2**63 - 1}")[0].status_code == 404
+
+
 def test_other_sites_can_change_nothing(place: tuple[crews.Crews, Library]) -> None:
     # spec: SE-1
     (signed,) = ask(place, "/chargehand/api/web/session", method="GET")

@@ -5,10 +5,10 @@ Everything is served from this machine; texts from files are only inserted as te
 
 import sys
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi import Depends, FastAPI, HTTPException, Path, Response
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,6 +35,7 @@ AT_ROOT = ("/api/v1/info", "/api/web/worker/status")
 """Routes of Chargehand that are also served at Tonearm's own root, for monitoring; and `/healthz`."""
 PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css", "icon.svg": "image/svg+xml"}
 LONGEST_SEARCH = 30.0
+Number = Annotated[int, Path(lt=1 << 63, gt=-1 << 63, description="The number of a track; SQLite has no larger ones.")]
 
 
 def create(crews: Crews, library: Library) -> FastAPI:
@@ -143,7 +144,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         return browse.tracks(library, label=label, text=text, limit=max(1, min(limit, 1000)))
 
     @app.get("/api/tracks/{number}", dependencies=read)
-    def track(number: int) -> dict[str, Any]:
+    def track(number: Number) -> dict[str, Any]:
         found = browse.track(library, number)
         if found is None:
             raise HTTPException(404, f"the library has no track {number}")
@@ -153,7 +154,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         return {**found, "scores": [{"name": name, "score": score} for name, score in strongest]}
 
     @app.get("/api/tracks/{number}/similar", dependencies=read)
-    async def similar(number: int, count: int = 10) -> list[dict[str, Any]]:
+    async def similar(number: Number, count: int = 10) -> list[dict[str, Any]]:
         payload = {"file": number, "count": max(1, min(count, 100))}
         try:
             ref = await crews.likeness.enqueue_async(payload, priority=10)
