@@ -375,7 +375,10 @@ class AccessWriting(Protocol):
         ...
 
     def remembered(self, caller: str, key: str) -> Remembered | None:
-        """Returns the answer that this caller got under this key within the last day."""
+        """Returns the answer that this caller got under this key within the last day.
+
+        Waits for another transaction that has asked for this key before, and may be about to keep an answer.
+        """
         ...
 
 

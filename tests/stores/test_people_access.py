@@ -1,5 +1,8 @@
 """Tests for keys, sessions, the operator log, remembered answers, clearing, and the probe of a store."""
 
+import threading
+from collections.abc import Callable
+
 import pytest
 from builders import HOUR, NOON, Wall, bring, everything, job, put, state, take_one
 
@@ -122,6 +125,28 @@ def test_the_operator_log_is_read_newest_first_page_by_page(store: Store, wall: 
 def test_what_is_no_unicode_can_be_logged(store: Store) -> None:
     log(store, Deed(who="ann\udcff", verb="pause", detail="\udc80"))
     assert [one.who for one in store.access.operations(OperationFilter())] == ["ann\\xff"]
+
+
+def test_a_request_that_is_repeated_before_its_answer_waits_for_it(  # spec: HT-3
+    store_factory: Callable[[], Store],
+) -> None:
+    store, other = store_factory(), store_factory()
+    answer = Remembered(caller="ann", key="k1", digest="d", status=201, body="[]")
+    asked, found = threading.Event(), list[Remembered | None]()
+
+    def repeat() -> None:
+        with other.transaction() as tx:
+            found.append(tx.access.remembered("ann", "k1"))
+            asked.set()
+
+    with store.transaction() as tx:
+        assert tx.access.remembered("ann", "k1") is None
+        repeating = threading.Thread(target=repeat)
+        repeating.start()
+        asked.wait(0.3)
+        tx.access.remember(answer)
+    repeating.join()
+    assert found == [answer]
 
 
 def test_an_answer_is_remembered_for_a_day_and_for_its_caller(store: Store, wall: Wall) -> None:

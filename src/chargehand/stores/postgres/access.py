@@ -73,5 +73,6 @@ class PostgresAccess:
         self._db.send(_SQL["remember"], row)
 
     def remembered(self, caller: str, key: str) -> Remembered | None:
+        self._db.rows(_SQL["one_request"], (caller, key))
         rows = self._db.rows(_SQL["remembered"], (self._now, caller, key, REMEMBERED_MS))
         return next(iter(records(Remembered, rows)), None)

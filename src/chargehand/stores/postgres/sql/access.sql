@@ -36,6 +36,10 @@ INSERT INTO chargehand_remembered (caller, key, digest, status, body, at_ms) VAL
 ON CONFLICT (caller, key) DO UPDATE
 SET digest = excluded.digest, status = excluded.status, body = excluded.body, at_ms = excluded.at_ms
 
+-- name: one_request
+-- A request that is repeated while it is being answered waits for the answer; the statement after this one sees it.
+SELECT pg_advisory_xact_lock(hashtextextended('chargehand request ' || current_schema() || ' ' || $1 || ' ' || $2, 0))
+
 -- name: remembered
 SELECT caller, key, digest, status, body FROM chargehand_remembered
 WHERE caller = $2 AND key = $3 AND at_ms > {now} - $4::bigint
