@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from msgspec.structs import replace
 
-from chargehand import handler, log
+from chargehand import codec, handler, log
 from chargehand.crew import Crew, JobOptions, Ref, Within, receiving_job
 from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
 from chargehand.flow import Flow, new_flow, shown
@@ -681,8 +681,8 @@ class Chargehand:
         plan = NodePlan(
             store=self.url,
             node=self.node_name,
-            crews=tuple(replace(crew.plan, workers=counts[name]) for name, crew in self._crews.items()),
-            python_path=tuple(sys.path),
+            crews=tuple(replace(crew.plan.sendable(), workers=counts[name]) for name, crew in self._crews.items()),
+            python_path=tuple(map(codec.escape, sys.path)),
             restart=found.restart,
             liveness=found.liveness,
             starts=found.starts,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from world import World
 
-from chargehand import Chargehand
+from chargehand import Chargehand, ConfigurationError
 from paths import python_path
 
 
@@ -88,3 +88,41 @@ def test_a_worker_loads_few_modules() -> None:
     ]
     heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging", "socket", "importlib", "mmap"}
     assert heavy.isdisjoint(loaded)
+
+
+def test_folders_and_environment_may_have_names_that_are_not_utf8(  # spec: WP-1 WP-3
+    hand: Chargehand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "place_handler.py").write_text(PLACE)
+    monkeypatch.syspath_prepend(str(folder))
+    place = hand.crew("place", "place_handler:Place", workers=1, environment={"PLACE": f"{folder}/{{index}}"})
+    with hand.running():
+        assert place.enqueue(None).wait(20) == [f"{folder}/0", str(folder)]
+
+
+PLACE = """
+import os
+from chargehand import Handler
+
+class Place(Handler):
+    def perform(self, job):
+        return [os.environ["PLACE"], os.path.dirname(__file__)]
+"""
+
+
+def test_environment_that_no_process_can_have_is_refused(hand: Chargehand) -> None:  # spec: CF-1
+    with pytest.raises(ConfigurationError, match=r"environment 'A'='\\ud800' is not valid Unicode"):
+        hand.crew("bare", "minimal_handlers:Bare", environment={"A": "\ud800"})
+
+
+def test_settings_that_are_not_utf8_are_refused(
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CF-1
+    monkeypatch.setenv("CHARGEHAND_FILES", os.fsdecode(b"/tmp/caf\xe9"))
+    other = Chargehand(hand.path, folder=hand.path.parent)
+    other.crew("bare", "minimal_handlers:Bare")
+    with pytest.raises(ConfigurationError, match=r"caf\\udce9', which is not valid UTF-8"):
+        other.brief()
+    other.close()

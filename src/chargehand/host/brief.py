@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from chargehand.errors import ConfigurationError
 from chargehand.stores.beside import Beside, Files
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ def brief_of(plan: "NodePlan") -> Brief:
 
     limit = plan.liveness.grace + 2 * plan.liveness.terminate
     crews = tuple(crew.name for crew in plan.crews)
-    return Brief(locate(plan.store, plan.node), plan.node, crews, limit, msgspec.json.encode(plan))
+    try:
+        text = msgspec.json.encode(plan)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"the settings contain {error.object!r}, which is not valid UTF-8") from None
+    return Brief(locate(plan.store, plan.node), plan.node, crews, limit, text)
 
 
 def to_bytes(brief: Brief) -> bytes:

@@ -23,7 +23,7 @@ def fingerprint(crew: CrewPlan, python_path: Sequence[str]) -> str:
     """Returns a digest of the crew's settings, its handler's package (or module folder), and what can be imported."""
     digest = sha256(msgspec.json.encode(msgspec.structs.replace(crew, workers=0)))
     for name in _sources(crew.handler.partition(":")[0], python_path):
-        digest.update(str(name).encode())
+        digest.update(os.fsencode(name))
         try:
             digest.update(name.read_bytes())
         except OSError as error:  # deleted or unreadable: that is a state that can change, too

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import __version__, clock, log
+from chargehand import __version__, clock, codec, log
 from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
 from chargehand.model.batch import NOTHING, Batch, Result
@@ -239,7 +239,7 @@ class Node:
             plan.retention,
             self._spare(),
             self._lives.earlier_was_asked,
-            lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
+            lambda: {crew.name: fingerprint(crew, [*map(codec.restore, plan.python_path)]) for crew in plan.crews},
             waits,
             plan.jobs,
             answer_at_once,

@@ -1,6 +1,7 @@
 """The plans of crews and of a node: checked settings as plain data that can be sent over a socket."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -156,9 +157,17 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
         managed = self.gpu_memory and VISIBLE not in self.environment
         return Need(count=1, memory=self.gpu_memory, required=False) if managed else None
 
+    def sendable(self) -> "CrewPlan":
+        """Returns this plan with its environment as escaped texts: values may be names of files that are not UTF-8."""
+        escaped = {codec.escape(name): codec.escape(text) for name, text in self.environment.items()}
+        return msgspec.structs.replace(self, environment=escaped)
+
     def environment_of(self, index: int) -> dict[str, str]:
         """Returns a worker's additional environment variables: thread limits first, overridden by the crew's own."""
-        own = {name: text.replace("{index}", str(index)) for name, text in self.environment.items()}
+        own = {
+            codec.restore(name): codec.restore(text).replace("{index}", str(index))
+            for name, text in self.environment.items()
+        }
         return {THREADS: str(self.threads), **dict.fromkeys(THREAD_LIMITS, str(self.threads)), **own}
 
 
@@ -169,6 +178,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     crews: tuple[CrewPlan, ...]
     python_path: tuple[str, ...]
+    """As escaped texts: folders may have names that are not UTF-8."""
     restart: RestartPolicy = RestartPolicy()
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
@@ -244,6 +254,10 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
             raise ConfigurationError(
                 f"crew {plan.name!r}: environment {key!r}={text!r}; both must be str, the name without '='"
             )
+        try:
+            os.fsencode(key + text)
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"crew {plan.name!r}: environment {key!r}={text!r} is not valid Unicode") from None
     return plan
 
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from chargehand import clock, errors, handler, tracing
+from chargehand import clock, codec, errors, handler, tracing
 from chargehand.handler import Handler
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
@@ -626,7 +626,7 @@ def main(
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
     inbox.turn_every(plan["turn"])
-    sys.path[:] = plan["python_path"]
+    sys.path[:] = map(codec.restore, plan["python_path"])
     handler.inside_worker = True
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
