@@ -74,6 +74,8 @@ class Oracle(LivenessPromises):
         worn = terms.recycle_jobs is not None and life.jobs >= terms.recycle_jobs
         large = terms.recycle_memory is not None and life.jobs > 0 and life.memory > terms.recycle_memory
         self.check(not worn and not large, f"{worker} gets {what} though it is to be recycled ({life.jobs} done)")
+        if not life.busy:
+            life.busy_since = self.world.now
         life.handed_at, life.idle_since, life.unsure = self.world.now, None, 0.0
         return life
 

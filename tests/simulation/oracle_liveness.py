@@ -201,7 +201,8 @@ class LivenessPromises(RestartPromises):
                 self.check(place.unresponsive, f"{worker} is silent and busy, but not flagged as unresponsive")
         elif worker.stuck and life.ready_at is not None and not worker.mute:
             still = now - worker.turned_at
-            if self.several(worker.crew) and life.busy and still > live.lag + live.beat + slack:
+            blocked = now - max(worker.turned_at, life.busy_since)  # the loop of an idle worker need not turn so often
+            if self.several(worker.crew) and life.busy and blocked > live.lag + live.beat + slack:
                 self.check(place.stalled, f"the loop of {worker} is blocked, but it is not flagged as stalled")
             if not life.busy:
                 self.check(still <= live.idle + 2 * live.beat + slack, f"{worker} does not turn: hung")

@@ -48,6 +48,8 @@ class Life(msgspec.Struct):
     limit: float | None = None
     """Seconds that what it has may take."""
     handed_at: float = 0.0
+    busy_since: float = 0.0
+    """When it was handed something and had nothing before."""
     deadlines: dict[str, tuple[float, float | None]] = msgspec.field(
         default_factory=dict[str, tuple[float, float | None]]
     )
