@@ -128,7 +128,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "time zone": (lambda w: w.hand.recurring("night", w.any, 1, cron="0 3 * * *", tz="UTC"), "did you mean zone?"),
     "timezone": (lambda w: w.hand.recurring("night", w.any, 1, every=9, timezone="UTC"), "did you mean zone?"),
     "schedule": (lambda w: w.hand.recurring("night", w.any, 1, schedule="0 3 * * *"), "did you mean cron?"),
-    "crew as job": (lambda w: w.any.enqueue(1, after=w.any), r"after contains Crew\('any'\); each must be a string"),
+    "crew as job": (lambda w: w.any.enqueue(1, after=w.any), r"after is Crew\('any'\); it names the jobs"),
     "too often": (lambda w: w.hand.recurring("night", w.any, 1, every=0.1), "every is 0.1 s; must be 1 s or more"),
     "cron": (lambda w: w.hand.recurring("night", w.any, 1, cron="daily"), "'night': cron expression 'daily': .*0 3"),
     "crew by name": (lambda w: w.hand.recurring("night", "any", 1, every=9), "crew is 'any'; expected what hand.crew"),
