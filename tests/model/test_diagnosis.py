@@ -132,6 +132,18 @@ def test_headlines(found: Facts, headline: str) -> None:  # spec: CL-4
     assert diagnose(found, moment).headline == headline
 
 
+@pytest.mark.parametrize(
+    ("in_hand", "words"),
+    [
+        (1, "its job blocks the event loop; the timeout of the job applies"),
+        (2, "one of its 2 jobs blocks the event loop, and the others wait; their timeouts apply"),
+    ],
+)
+def test_a_blocked_loop_is_told_with_what_waits_for_it(in_hand: int, words: str) -> None:  # spec: WP-15 CL-4
+    found = facts(worker(flags=("stalled",), current_job="j", concurrency=100, in_hand=in_hand))
+    assert f"worker:tag:0 is stalled: {words}" in [finding.text for finding in diagnose(found, moment).findings]
+
+
 def on(**server: Any) -> Facts:
     """A store on a server, with a node that answers."""
     return facts(worker(), path="postgresql://anna@db/app", server=server)

@@ -305,6 +305,8 @@ def _is_paused(facts: Facts, crew: str) -> bool:
 def _why_not_killed(worker: NodeWorker, doing: str) -> str:
     if worker.concurrency == 1:
         return f"{doing}, but uses CPU time, so it is not killed"
+    if worker.in_hand == 1:
+        return ": its job blocks the event loop; the timeout of the job applies"
     return f": one of its {jobs(worker.in_hand)} blocks the event loop, and the others wait; their timeouts apply"
 
 
