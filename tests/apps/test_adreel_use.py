@@ -82,6 +82,7 @@ def browser(server: Adreel) -> Iterator[Browser]:
 def page(server: Adreel, browser: Browser) -> Page:
     made = browser.new_page(viewport={"width": 1360, "height": 900})
     made.goto(server.hand.with_token(f"http://127.0.0.1:{server.port}/"))
+    expect(made.locator("#live")).to_have_text("live")  # signed in: a test may load another address
     return made
 
 
