@@ -241,6 +241,14 @@ def test_open_streams_and_uploads_do_not_keep_it_from_stopping(start: Start) -> 
     assert server.service.get(film).status in ("queued", "running")
 
 
+def test_an_upload_that_stalls_or_states_an_absurd_length_is_refused(start: Start) -> None:  # spec: SE-6
+    server = start(EMBED_WORKERS="false", ADREEL_UPLOAD_STALL="0.3").ready()
+    for size, status in ((1_000_000, b"408"), (10**20 - 1, b"413")):
+        with half_sent(server, size) as client:
+            assert client.recv(12) == b"HTTP/1.1 " + status
+        eventually(lambda: incomplete(server) == [], what="what arrived is removed")
+
+
 def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:  # spec: AR-3
     code = (
         "import sys, adreel.app, adreel.cli.main, adreel.upkeep, adreel.worker\n"

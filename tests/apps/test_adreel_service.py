@@ -492,6 +492,12 @@ def test_the_example_of_settings_has_every_name_with_its_default() -> None:  # s
     assert settings.read({**set_, "ADREEL_HOME": str(home)}, package=home) == settings.Settings(home=home)
 
 
+def test_a_file_of_settings_that_is_no_text_is_named(tmp_path: Path) -> None:  # spec: CF-1
+    (tmp_path / ".env").write_bytes(b"ADREEL_MAX_FILES=3 # caf\xe9\n")
+    with pytest.raises(ConfigurationError, match=r"the settings in .*\.env cannot be read: 'utf-8' codec"):
+        settings.read({}, package=tmp_path)
+
+
 def test_the_data_folder_is_private_and_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:  # spec: SE-7 CF-1
     made = crews.build(settings.Settings(home=tmp_path / "data"))
     made.hand.close()

@@ -180,7 +180,10 @@ def read(environment: Mapping[str, str] = os.environ, *, package: Path = PACKAGE
     found: dict[str, Any] = {}
     files = _files(package)
     for file in files:
-        given = {name: text or "" for name, text in dotenv_values(file, interpolate=False).items()}
+        try:
+            given = {name: text or "" for name, text in dotenv_values(file, interpolate=False).items()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"the settings in {file} cannot be read: {error}") from error
         found |= _parsed(given, f"in {file}")
     found |= _parsed(environment, "in the environment")
     found.setdefault("home", default_home(environment))
