@@ -830,6 +830,16 @@ def test_texts_name_jobs_by_the_ends_of_their_ids(page: Page, served: Served) ->
     expect(page.locator(".related")).not_to_contain_text(first.id)
 
 
+def test_a_pause_is_marked_as_a_pause_in_the_diagnosis(page: Page, served: Served) -> None:  # spec: DB-6
+    served.hand.pause("steps", reason="measuring")
+    held = served.steps.enqueue({"steps": 1})
+    go(page, "doctor")
+    finding = page.locator(".findings > li").filter(has_text="steps was paused")
+    expect(finding.locator(".state")).to_have_text("paused")
+    served.hand.resume("steps")
+    eventually(lambda: served.hand.job(held.id).state.value == "done")
+
+
 def test_ten_thousand_jobs_of_a_flow_do_not_stutter(page: Page, served: Served) -> None:  # spec: FL-4 DB-3
     served.hand.pause("steps")
     with served.hand.flow("ten thousand.mp4") as flow:

@@ -34,7 +34,7 @@ export function Doctor() {
             {found.findings.map((finding) => (
               <li key={`${finding.cause} ${finding.about}`} class="card">
                 <div>
-                  <State state={finding.severity} />{" "}
+                  <State state={finding.cause === "paused" ? "paused" : finding.severity} />{" "}
                   {finding.since_ms && (
                     <span class="soft">
                       for <Since ms={finding.since_ms} />
