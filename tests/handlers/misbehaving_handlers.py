@@ -1,5 +1,6 @@
 """A handler that exits, forks, leaks threads or raises odd errors, as its payload says."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -115,3 +116,24 @@ class Rough(Handler[dict[str, Any], Any]):
 class RoughOnALoop(Rough):
     async def perform(self, job: Job[dict[str, Any]]) -> Any:
         return super().perform(job)
+
+
+class RoughInItsTasks(Handler[dict[str, Any], Any]):
+    """Has tasks and callbacks that raise what asyncio raises out of the event loop."""
+
+    async def perform(self, job: Job[dict[str, Any]]) -> Any:
+        loop = asyncio.get_running_loop()
+        match job.payload["do"]:
+            case "leave" | "interrupt" as how:
+                await asyncio.gather(self.inner(SystemExit(4) if how == "leave" else KeyboardInterrupt()))
+            case "leave later":
+                loop.call_soon(sys.exit, 4)
+            case "stop the loop":
+                loop.stop()
+            case _:
+                pass
+        await asyncio.sleep(0.01)
+        return job.id
+
+    async def inner(self, error: BaseException) -> None:
+        raise error

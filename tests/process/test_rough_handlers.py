@@ -53,6 +53,24 @@ def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:
     assert len(world.starts(ref)) == 1
 
 
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [("leave", "SystemExit: 4"), ("interrupt", "KeyboardInterrupt"), ("leave later", None), ("stop the loop", None)],
+)
+def test_what_would_end_the_loop_is_not_left_for_the_next_job(  # spec: WK-5
+    hand: Chargehand, does: str, words: str | None
+) -> None:
+    rough = hand.crew("rough", "misbehaving_handlers:RoughInItsTasks", workers=1, max_attempts=1)
+    refs = rough.enqueue_many([{"do": "nothing"}, {"do": does}, *[{"do": "nothing"}] * 5])
+    odd = refs.pop(1) if words is not None else None
+    with hand.running():
+        assert [ref.wait(20) for ref in refs] == [ref.id for ref in refs]
+        if odd is not None:
+            with pytest.raises(JobFailed, match=words):
+                odd.wait(20)
+    assert {ref.job().crashes for ref in refs} == {0}
+
+
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_thread_that_it_left_is_told_that_the_job_has_ended(  # spec: WK-5 FL-5
     hand: Chargehand, world: World, concurrency: int

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 from chargehand import clock, errors
@@ -182,21 +182,10 @@ class ConcurrentWorker(Worker):
     def _work_until_stopped(self, takes: Any) -> int | None:
         self._takes = takes
         self._runner = self._runner or asyncio.Runner()
-        loop: asyncio.AbstractEventLoop = self._runner.get_loop()
-        serving = loop.create_task(self._serve())
-        while not serving.done():
-            try:
-                loop.run_until_complete(serving)
-            except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
-                if self.detached:
-                    leave(error)
-                if not serving.done():  # a task or a callback of a job has raised this, or has stopped the loop
-                    loop.call_exception_handler(
-                        {"message": "a job would have ended the event loop", "exception": error}
-                    )
+        code = self.run_task(self._runner.get_loop(), self._serve(), copy_context())
         if self.detached:
             leave(None)  # a process that a job forked, and that has left the job's code
-        return serving.result()
+        return code
 
     async def _serve(self) -> int | None:
         """Performs jobs until asked to stop. Returns an exit code if the process must end."""

@@ -36,6 +36,10 @@ from chargehand.worker.pulse import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Coroutine
+    from contextvars import Context as CopiedContext
+
     from chargehand.system.job_files import JobFiles
     from chargehand.worker.hooks import WorkerHooks
     from chargehand.worker.keeping import Keeper
@@ -391,9 +395,28 @@ class Worker:
 
         self._runner = self._runner or asyncio.Runner()
         try:
-            return self._runner.run(waited(), context=contextvars.copy_context())
+            return self.run_task(self._runner.get_loop(), waited(), contextvars.copy_context())
         finally:
             self._task = None
+
+    def run_task(
+        self, loop: "AbstractEventLoop", coroutine: "Coroutine[Any, Any, Any]", context: "CopiedContext"
+    ) -> Any:
+        """Runs the event loop until a task with this coroutine has ended, and returns its result.
+
+        asyncio raises SystemExit and KeyboardInterrupt out of the loop if any task or callback raises them: the loop is
+        entered again, as after `loop.stop()`, so that no task of this job is left for the next one.
+        """
+        task = loop.create_task(coroutine, context=context)
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+                if self.detached:
+                    leave(error)
+                if task.done() or loop.is_closed():
+                    raise
+                loop.call_exception_handler({"message": "a job would have ended the event loop", "exception": error})
 
     def _perform_first(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs a job that needs no permit: the node knows that this worker begins it at once."""
