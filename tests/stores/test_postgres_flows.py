@@ -11,6 +11,7 @@ from builders import ME, begin, cancel, crew, flow_of, job, put, record, registe
 import pgserver
 from chargehand.ids import new_id
 from chargehand.model.batch import Batch, Want
+from chargehand.model.flows import PredecessorFilter
 from chargehand.model.job import Done, GaveUp, NewJob, State, settle
 from chargehand.testing import eventually
 
@@ -20,6 +21,7 @@ if (packages := pgserver.missing()) is not None:
 import psycopg
 
 from chargehand.stores.postgres.address import parse
+from chargehand.stores.postgres.reading import PostgresJobReading
 from chargehand.stores.postgres.store import PostgresStore
 
 MOST = 0.9
@@ -132,3 +134,20 @@ def test_a_retry_reads_each_job_of_a_chain_a_few_times(node: PostgresStore) -> N
         ((rows,),) = tx.execute(read)
     assert record(node, names[-1]).waits_for == 1
     assert rows < 30 * len(names)
+
+
+# spec: FL-3
+def test_a_page_of_results_costs_what_it_has(node: PostgresStore) -> None:
+    names = [new_id() for _ in range(2000)]
+    put(node, *(NewJob(id=name, queue="r") for name in names), job("f", after=tuple(names)))
+    cancel(node, *names)
+    with node.transaction() as tx:
+        reading, after, found = PostgresJobReading(tx._db), None, list[str]()  # pyright: ignore
+        while page := reading.predecessors(PredecessorFilter(job="f", after=after, limit=100)):
+            found += [each.id for each in page]
+            after = page[-1].nr, page[-1].seq
+        tables = "'chargehand_job', 'chargehand_live', 'chargehand_end'"
+        read = f"SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname IN ({tables})"
+        ((rows,),) = tx.execute(read)
+    assert found == names
+    assert rows < 10 * len(names)

@@ -133,9 +133,13 @@ SELECT {_JOB_FIELDS} FROM {_JOINED}
 WHERE j.parent = (SELECT id FROM chargehand_job WHERE seq = {_OF_JOB}) ORDER BY j.seq LIMIT ?
 """
 # In the order in which the job has named them, and each with its children.
-_PREDECESSORS = f"""
-SELECT {{fields}} FROM chargehand_edge g JOIN chargehand_job j ON j.seq = g.predecessor {_ENDS}
-WHERE g.nr >= 0 AND {{condition}} ORDER BY g.nr, g.predecessor LIMIT ?
+# OFFSET 0: each row of a page is looked up in the indexes. Joined, whole tables are read for every page.
+_PREDECESSORS = """
+SELECT {fields} FROM chargehand_edge g
+  CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = g.predecessor OFFSET 0) AS j
+  LEFT JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = g.predecessor OFFSET 0) AS t ON true
+  LEFT JOIN LATERAL (SELECT * FROM chargehand_end WHERE seq = g.predecessor OFFSET 0) AS e ON true
+WHERE g.nr >= 0 AND {condition} ORDER BY g.nr, g.predecessor LIMIT ?
 """
 _BEYOND = """
 (g.nr, g.predecessor) > (SELECT (last ->> 0)::int, (last ->> 1)::bigint FROM (SELECT ?::json AS last) AS given)
