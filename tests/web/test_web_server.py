@@ -265,7 +265,10 @@ def test_malformed_chunks_end_a_request_without_a_traceback(  # spec: SE-6
 
 def test_headers_are_limited(folder: Path) -> None:  # spec: SE-6
     async def test(world: World) -> None:
-        reader, _ = await world.open((HEAD + b"X: ").ljust(LIMITS.header_size + 1, b"x"))
+        for size in (LIMITS.header_size + 1, 10 * LIMITS.header_size):
+            reader, _ = await world.open((HEAD + b"X: ").ljust(size, b"x"))
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 431 ")
+        reader, _ = await world.open(b"this is no request\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
 
     served(test, folder)

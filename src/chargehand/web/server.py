@@ -8,6 +8,7 @@ import gc
 import math
 import socket
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
@@ -33,6 +34,7 @@ READ_SIZE, CHUNKED_READ_SIZE = 64 << 10, 1 << 10
 FREE_CHUNKS, LEAST_CHUNK = 256, 32
 """A body in more chunks than this must have that many bytes in each on average: h11 needs about 10 µs for any chunk."""
 TINY_CHUNKS = f"The chunks of the body are too small: send {LEAST_CHUNK} bytes or more in each."
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -100,16 +102,22 @@ class Server(uvicorn.Server):
 
 
 class Parser(h11.Connection):
-    """The parser of one connection: refuses bodies in many tiny chunks."""
+    """The parser of one connection: refuses bodies in many tiny chunks, and tells why headers were refused."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(h11.SERVER, limit)
         self._chunks = self._size = 0
         self.refused = False
         """Whether the chunks of the current body are too small."""
+        self.too_large = False
+        """Whether the headers of the current request are larger than the limit."""
 
     def next_event(self) -> Any:
-        event = super().next_event()
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            self.too_large = error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise
         if isinstance(event, h11.Request):
             self._chunks = self._size = 0
         elif isinstance(event, h11.Data):
@@ -166,7 +174,10 @@ class Connection(H11Protocol):
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        if self.conn.our_state is h11.IDLE and self.conn.too_large:
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+        elif self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(TINY_CHUNKS if self.conn.refused else msg)
         else:  # the application has begun to answer
             self.transport.close()
