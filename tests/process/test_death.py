@@ -169,6 +169,23 @@ def test_a_killed_node_is_replaced_and_its_workers_are_gone(world: World, work: 
     assert len(world.ends(ref)) == 1
 
 
+def test_a_node_that_dies_while_the_store_is_unusable_is_replaced_later(world: World, work: Work) -> None:  # spec: WP-7
+    started = work()
+    do = started.hand.crew("do", "scripted_handlers:Doer")
+    node = started.ready()["pid"]
+    world.put(do).wait(20)
+    store, aside = Path(world.store), Path(f"{world.store}-aside")
+    store.rename(aside)
+    store.write_text("not a database " * 50)
+    os.kill(node, signal.SIGKILL)
+    eventually(lambda: started.log.read_text().count("the store cannot be used") > 1 or started.process.poll())
+    assert started.process.poll() is None
+    aside.replace(store)
+    assert world.put(do).wait(30) == 1
+    started.kill(signal.SIGTERM)
+    assert started.end() == 0
+
+
 def test_host_and_node_are_killed_together(world: World, work: Work) -> None:  # spec: WP-7 SV-11
     first = work()
     gate = world.gate()

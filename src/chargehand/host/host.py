@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from chargehand import clock, log
-from chargehand.errors import ChargehandError
+from chargehand.errors import EXIT_STORE, ChargehandError
 from chargehand.host import nodelock
 from chargehand.host.brief import Brief
 from chargehand.processes import proc
@@ -55,6 +55,8 @@ class Host:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
+        self._served = False
+        """Whether a node of this host has been ready."""
         self._drained = False
         """Whether the node has ended because an operator drained it and asked for its end."""
         self._deaths: list[float] = []
@@ -117,19 +119,20 @@ class Host:
                     if lock is None:
                         self._stand_by()
                 except (ChargehandError, OSError) as error:
-                    self.failed = Failed(getattr(error, "exit_code", 4), str(error))
+                    self.failed = Failed(getattr(error, "exit_code", EXIT_STORE), str(error))
                     log.error("no node can be started", why=error)
-                    if self._give_up:
+                    if self._gives_up():
                         return
                     self._wait(LONGEST_PAUSE)
                     continue
+                self.failed = None
                 if lock is None:
                     self._wait(STANDBY_POLL)
                     continue
                 self._awaited = None
                 began = clock.monotonic()
                 self._serve(lock)
-                if self._give_up and self.failed is not None:
+                if self._gives_up():
                     return
                 now = clock.monotonic()
                 pause = 0.0 if now - began > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
@@ -139,6 +142,13 @@ class Host:
             log.error("the host thread failed", trace=True)
         finally:
             self.ended.set()
+
+    def _gives_up(self) -> bool:
+        """Returns whether the last failure ends this host. A store that has been usable is waited for: its disk may be
+        full, or its server may restart, in the moment in which the node dies."""
+        if not self._give_up or self.failed is None:
+            return False
+        return not (self._served and self.failed.code == EXIT_STORE)
 
     def _stand_by(self) -> None:
         """Logs for which node this host waits, once for each, and which crews of this host that node does not have."""
@@ -314,6 +324,7 @@ class Host:
     def _receive(self, frame: Frame) -> None:
         if frame.kind == "READY":
             self.ready.set()
+            self._served = True
             if self._notifier is not None:
                 self._notifier.ready(f"node {self._brief.node} (pid {self.node_pid}) works")
         elif frame.kind == "PONG" and self._notifier is not None:
