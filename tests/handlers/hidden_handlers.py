@@ -11,5 +11,8 @@ class Account(Handler[dict[str, Any], dict[str, Any]]):
 
     def perform(self, job: Job[dict[str, Any]]) -> dict[str, Any]:
         token, meta = job.payload["token"], job.meta
+        if job.payload.get("fails"):
+            logging.getLogger("account").warning("refused %s", token, extra={"why": f"{token} is old"})
+            raise ValueError(f"the token {token} is refused")
         logging.getLogger("account").info("signed in", extra={"token": token, "request": {"Token": token}, "user": 7})
         return {"token": token, "used": [{"TOKEN": token}], "meta": meta, "user": 7}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chargehand.model.hiding import HIDDEN, without
+from chargehand.model.hiding import HIDDEN, text_without, without
 
 
 # spec: HK-4
@@ -23,3 +23,16 @@ from chargehand.model.hiding import HIDDEN, without
 def test_values_are_hidden_at_any_depth_whatever_their_case(value: Any, shown: Any) -> None:
     assert without(value, {"token"}) == shown
     assert without(shown, {"token"}) == shown
+
+
+# spec: HK-4
+def test_texts_are_shown_without_the_values_of_these_fields() -> None:
+    payload = {
+        "token": "s3cret-7",
+        "Auth": {"pin": 123456, "short": "ab"},
+        "list": [{"token": "s3cret-77"}],
+        "user": "admin1",
+    }
+    text = "s3cret-77 and s3cret-7 of admin1, 123456, ab"
+    assert text_without(text, payload, {"token", "auth"}) == f"{HIDDEN} and {HIDDEN} of admin1, {HIDDEN}, ab"
+    assert text_without(text, None, {"token"}) == text

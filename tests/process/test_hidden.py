@@ -4,10 +4,11 @@ import json
 import tarfile
 from typing import Any
 
+import pytest
 from operating import become, command, serving
 from world import World
 
-from chargehand import Chargehand
+from chargehand import Chargehand, JobFailed
 from chargehand.testing import eventually
 
 SECRET = "tok-5ecr3t-7741"
@@ -27,6 +28,9 @@ def test_hidden_fields_are_in_no_output(world: World) -> None:  # spec: HK-4
         events = [event for event in _events_of(served.hand, ref.id) if event["type"] == "job_update"]
         assert events[-1]["job"]["result"]["user"] == 7
         assert SECRET not in json.dumps(events)
+        failing = account.enqueue({**sent, "fails": True}, max_attempts=1)
+        with pytest.raises(JobFailed, match=r"the token \(hidden\) is refused"):
+            failing.wait(30)
         record: Any = eventually(
             lambda: _record(served.log.read_text()), what="the record of the handler is in the log"
         )
@@ -37,7 +41,8 @@ def test_hidden_fields_are_in_no_output(world: World) -> None:  # spec: HK-4
         assert (shown["result"]["used"], shown["result"]["user"]) == ([{"TOKEN": "(hidden)"}], 7)
         bundle = world.folder / "bundle.tar.gz"
         for words in (
-            ["jobs", "show", ref.id], ["jobs", "list"], ["jobs", "list", "--json"], ["logs", "--json"],
+            ["jobs", "show", ref.id], ["jobs", "show", failing.id], ["jobs", "list"], ["jobs", "list", "--json"],
+            ["jobs", "list", "--groups"], ["logs", "--json"],
             ["flows", "show", flow.id, "--json"], ["status", "--json"], ["claims", "--json"],
             ["doctor", "--json"], ["doctor", "--bundle", str(bundle)],
         ):  # fmt: skip

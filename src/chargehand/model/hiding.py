@@ -1,14 +1,17 @@
 """Hides values of payloads, results, `meta` and log records by the names of their fields, as crews ask for it. Pure.
 
-Only what readers are shown is changed: handlers and callers who wait for a result receive everything. Workers load this
-module, so it imports nothing.
+Errors and messages are shown without the values that the payload has in these fields. Only what readers are shown is
+changed: handlers, and callers who wait for a result, receive everything. Workers load this module if their crew hides
+fields, so it imports nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 HIDDEN = "(hidden)"
 """What is shown instead of a value."""
+SHORTEST = 6
+"""The minimum length of a value that is hidden within texts; a shorter one may be an ordinary word."""
 
 
 def without(value: Any, names: Collection[str]) -> Any:
@@ -22,3 +25,23 @@ def without(value: Any, names: Collection[str]) -> Any:
     if isinstance(value, list | tuple):
         return [without(each, names) for each in cast(list[Any], value)]
     return value
+
+
+def text_without(text: str, payload: Any, names: Collection[str]) -> str:
+    """Returns a text, such as an error, without the values that these fields have in the payload."""
+    values = {each for each in _values(payload, names, inside=False) if len(each) >= SHORTEST}
+    for each in sorted(values, key=len, reverse=True):
+        text = text.replace(each, HIDDEN)
+    return text
+
+
+def _values(value: Any, names: Collection[str], *, inside: bool) -> Iterator[str]:
+    """Yields the texts and numbers in these fields."""
+    if isinstance(value, dict):
+        for name, each in cast(dict[Any, Any], value).items():
+            yield from _values(each, names, inside=inside or (isinstance(name, str) and name.lower() in names))
+    elif isinstance(value, list | tuple):
+        for each in cast(list[Any], value):
+            yield from _values(each, names, inside=inside)
+    elif inside and isinstance(value, str | int | float):
+        yield str(value)

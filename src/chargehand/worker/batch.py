@@ -31,7 +31,7 @@ class BatchedJob(Context):
             if self.is_cancelled() and perform.is_cancellation(result):
                 return perform.cancelled_frame(self.about, result)
             self.worker.errors += 1
-            return perform.failure_frame(self.about, result, self.worker.plan)
+            return perform.failure_frame(self.about, result, self.worker.plan, self.body.get("payload"))
         try:
             frame = perform.done_frame(self.about, result, self.follow, self.worker.gives)
         except BaseException as error:

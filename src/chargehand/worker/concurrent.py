@@ -390,7 +390,7 @@ class ConcurrentWorker(Worker):
         if attempt.is_cancelled() and perform.is_cancellation(error):
             return perform.cancelled_frame(attempt.about, error)
         self.errors += 1
-        return perform.failure_frame(attempt.about, error, self.plan)
+        return perform.failure_frame(attempt.about, error, self.plan, attempt.body.get("payload"))
 
     async def _check_sound(self, attempt: Attempt, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chargehand import codec, tracing
-from chargehand.model.hiding import without
+from chargehand.model.hiding import text_without, without
 from chargehand.model.trace import trace_id
 
 MARK = "\x1e"
@@ -75,24 +75,30 @@ class _Forward(logging.Handler):
 
     def _body(self, record: logging.LogRecord) -> dict[str, Any]:
         """Returns the record in the form that the node reads. `text` has logger and message."""
-        message = codec.readable(_cut(record.getMessage(), MESSAGE_LIMIT))
+        job = self._context()
+        message = codec.readable(_cut(self._shown(record.getMessage(), job), MESSAGE_LIMIT))
         body: dict[str, Any] = {
             "level": record.levelname.lower(),
             "text": f"{record.name}: {message}",
             "logger": record.name,
-            **_about(self._context()),
+            **_about(job),
         }
         extra = [(name, value) for name, value in vars(record).items() if name not in _OWN]
         if self._hidden:
             extra = list(without(dict(extra), self._hidden).items())
         if extra:
-            body["extra"] = {codec.readable(name[:100]): _field(value) for name, value in extra[:MOST_FIELDS]}
+            fields = {codec.readable(name[:100]): _field(value) for name, value in extra[:MOST_FIELDS]}
+            body["extra"] = {n: self._shown(v, job) if isinstance(v, str) else v for n, v in fields.items()}
         trace = (self.formatter or logging.Formatter()).formatException(record.exc_info) if record.exc_info else None
         if record.stack_info:
             trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
         if trace:
-            body["exception"] = codec.readable(_cut(trace, EXCEPTION_LIMIT))
+            body["exception"] = codec.readable(_cut(self._shown(trace, job), EXCEPTION_LIMIT))
         return body
+
+    def _shown(self, text: str, job: dict[str, Any]) -> str:
+        """Returns a text without the hidden values of the job's payload."""
+        return text_without(text, job.get("payload"), self._hidden) if self._hidden else text
 
     def _lines(self, data: bytes) -> Iterator[bytes]:
         """Yields a record as one line, or in parts if it is too long for one."""

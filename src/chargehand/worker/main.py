@@ -556,7 +556,7 @@ class Worker:
             if self.is_cancelled() and perform.is_cancellation(error):
                 return perform.cancelled_frame(context.about, error)
             self.errors += 1
-            return perform.failure_frame(context.about, error, self.plan)
+            return perform.failure_frame(context.about, error, self.plan, context.body.get("payload"))
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""

@@ -265,16 +265,27 @@ def names_of(kind: type[Any]) -> tuple[str, str, str]:
     return kind.__name__, kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}"
 
 
-def failure_frame(about: dict[str, Any], error: BaseException, rules: Mapping[str, Any]) -> bytes:
-    """Returns the frame that reports an exception of the handler; `rules` contains the crew's `retry_on` and
-    `give_up_on`."""
-    text = truncate(describe(error))
+def failure_frame(about: dict[str, Any], error: BaseException, rules: Mapping[str, Any], payload: Any = None) -> bytes:
+    """Returns the frame that reports an exception of the handler, without the hidden values of the payload.
+
+    `rules` contains the crew's `retry_on`, `give_up_on` and `hide`.
+    """
+    hide = [name.lower() for name in rules.get("hide", ())]
+
+    def shown(text: str) -> str:
+        if hide:
+            from chargehand.model.hiding import text_without  # most workers need no module for it
+
+            text = text_without(text, payload, hide)
+        return truncate(text)
+
+    text = shown(describe(error))
     match error:
         case errors.Retry():
             seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
-            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": truncate(message(error))})
+            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": shown(message(error))})
         case errors.GiveUp():
-            return encode("GAVEUP", {**about, "error": truncate(message(error.reason))})
+            return encode("GAVEUP", {**about, "error": shown(message(error.reason))})
         case errors.PayloadError():
             return encode("GAVEUP", {**about, "error": text})
         case _:
