@@ -133,13 +133,14 @@ SELECT {_JOB_FIELDS} FROM {_JOINED}
 WHERE j.parent = (SELECT id FROM chargehand_job WHERE seq = {_OF_JOB}) ORDER BY j.seq LIMIT ?
 """
 # In the order in which the job has named them, and each with its children.
-# OFFSET 0: each row of a page is looked up in the indexes. Joined, whole tables are read for every page.
+# OFFSET 0: the edges are read in order, and each row of a page is looked up. Joined, whole tables are read for a page.
 _PREDECESSORS = """
-SELECT {fields} FROM chargehand_edge g
+SELECT {fields} FROM (
+    SELECT nr, predecessor FROM chargehand_edge g WHERE g.nr >= 0 AND {edges} ORDER BY nr, predecessor OFFSET 0) AS g
   CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = g.predecessor OFFSET 0) AS j
   LEFT JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = g.predecessor OFFSET 0) AS t ON true
   LEFT JOIN LATERAL (SELECT * FROM chargehand_end WHERE seq = g.predecessor OFFSET 0) AS e ON true
-WHERE g.nr >= 0 AND {condition} ORDER BY g.nr, g.predecessor LIMIT ?
+WHERE {jobs} ORDER BY g.nr, g.predecessor LIMIT ?
 """
 _BEYOND = """
 (g.nr, g.predecessor) > (SELECT (last ->> 0)::int, (last ->> 1)::bigint FROM (SELECT ?::json AS last) AS given)
@@ -394,16 +395,12 @@ class PostgresJobReading:
         return found + [MATCHING.condition(match) for match in which.matches]
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
-        condition, bindings = where(
-            {
-                f"g.job = {_OF_JOB}": clean(which.job),
-                "j.queue = ?": clean(which.queue),
-                _BEYOND: None if which.after is None else json.dumps(which.after),
-            }
-        )
+        after = None if which.after is None else json.dumps(which.after)
+        edges, named = where({f"g.job = {_OF_JOB}": clean(which.job), _BEYOND: after})
+        jobs, queue = where({"j.queue = ?": clean(which.queue)})
         fields = _PREDECESSOR_FIELDS if which.texts else _PREDECESSOR_SHORT
-        sql = _PREDECESSORS.format(fields=fields, condition=condition)
-        return records(Predecessor, self._db.rows(numbered(sql), (*bindings, which.limit)))
+        sql = _PREDECESSORS.format(fields=fields, edges=edges, jobs=jobs)
+        return records(Predecessor, self._db.rows(numbered(sql), (*named, *queue, which.limit)))
 
     def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
         return records(JobRecord, self._db.rows(numbered(_FOLLOWERS), (clean(job_id), limit)))
