@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
@@ -75,3 +76,18 @@ def test_crews_that_a_node_does_not_run_are_left_out() -> None:
         show.staff([("encode", 2, 2), ("tag", 0, 0), ("scan", 0, 1), ("old", 1, 0)]) == "encode 2/2, scan 0/1, old 1/0"
     )
     assert show.staff([("tag", 0, 0)]) == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_findings_are_wrapped_between_words_on_a_terminal_alone(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # spec: CL-3
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "crew tag is given up because its model is missing → run `chargehand reset tag` when it is there"
+    show.paragraph("error:", text, indent=9)
+    lines = capsys.readouterr().out.splitlines()
+    assert "".join(line[9:] + " " for line in lines).strip() == text
+    assert lines[0].startswith("error:   crew tag")
+    assert len(lines) == (2 if terminal else 1)
+    assert all(len(line) <= 60 for line in lines) == terminal

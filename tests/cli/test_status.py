@@ -18,8 +18,13 @@ class Away:
     address = "postgresql://db/music"
 
     def status(self) -> dict[str, Any]:
-        worker = NodeWorker(component="worker:tag:0", crew="tag", status="healthy", pid=77, heartbeat_s=0.1)
-        return to_builtins(NodeStatus(node="gpu-1", pid=5, workers=(worker,)))
+        workers = (
+            NodeWorker(component="worker:tag:0", crew="tag", status="healthy", pid=77, heartbeat_s=0.1),
+            NodeWorker(component="worker:tag:1", crew="tag", status="asleep"),
+            NodeWorker(component="worker:tag:2", crew="tag", status="healthy", pid=79, flags=("stalled",)),
+            NodeWorker(component="worker:tag:3", crew="tag", status="failed", cause="OSError: no model"),
+        )
+        return to_builtins(NodeStatus(node="gpu-1", pid=5, workers=workers))
 
     def nodes(self) -> None:
         raise StoreError("no server answers", "server-gone")
@@ -32,4 +37,6 @@ def test_the_node_of_this_machine_is_shown_although_the_store_is_away(monkeypatc
     assert isinstance(told.exception, StoreError), "it is reported, and gives the exit status"
     assert "node   gpu-1, pid 5" in told.stdout
     assert ["worker:tag:0", "healthy", "77"] in [line.split()[:3] for line in told.stdout.splitlines()]
+    listed = [line.split()[0] for line in told.stdout.splitlines() if line.startswith("worker:")]
+    assert listed == ["worker:tag:2", "worker:tag:3", "worker:tag:0", "worker:tag:1"], "the unwell ones first"
     assert CliRunner().invoke(app, ["status", "--json"]).stdout == ""

@@ -34,6 +34,11 @@ ERRORS, LEAST_WORKERS = 5, 4
 """Reasons of the verdict, and lines about workers that are always shown."""
 
 
+def is_well(status: str, flags: Sequence[str]) -> bool:
+    """Returns whether nothing is wrong with a worker of this status."""
+    return status in WELL and not flags
+
+
 class Board:
     """The latest state of everything that events described."""
 
@@ -135,7 +140,7 @@ def _workers(board: Board, several: bool, room: int | None, width: int | None) -
     lines = table(workers)
     if room is None or len(lines) <= room:
         return lines
-    unwell = [worker for worker in workers if worker["status"] not in WELL or worker["flags"]]
+    unwell = [worker for worker in workers if not is_well(worker["status"], worker["flags"])]
     counted = _counted([worker for worker in workers if worker not in unwell])
     lines = table(unwell) if unwell else []
     if len(lines) + len(counted) > room:

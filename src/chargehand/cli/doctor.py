@@ -60,7 +60,8 @@ def _show(found: Diagnosis, *, others: bool) -> None:
     if found.store:
         show.line(f"store {show.safe(found.store)}")
     for finding in found.findings:
-        show.line(f"{finding.severity.value + ':':9}{show.safe(finding.text)} → {show.safe(finding.remedy)}")
+        label = "paused" if finding.cause == "paused" else finding.severity.value  # a pause is wanted by somebody
+        show.paragraph(f"{label}:", f"{show.safe(finding.text)} → {show.safe(finding.remedy)}", indent=9)
     for other in found.others if others else ():
         if other.pid is not None:
             show.line(f"also     pid {other.pid} serves {show.safe(other.path)}")

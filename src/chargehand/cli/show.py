@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chargehand import clock, codec
-from chargehand.cli.fit import GAP, fit
+from chargehand.cli.fit import GAP, fit, wrapped
 
 
 def json(value: Any) -> None:
@@ -89,6 +89,15 @@ def gpus(assigned: Sequence[Mapping[str, Any]]) -> str | None:
         return f"{name}:{memory}" + ("" if busy is None else f" {busy} %")
 
     return ", ".join(one(gpu) for gpu in assigned) or None
+
+
+def paragraph(label: str, text: str, *, indent: int) -> None:
+    """Prints a labelled text: on a terminal wrapped between words and indented, otherwise as one line."""
+    lines = [text]
+    if sys.stdout.isatty():
+        lines = wrapped(text, max(40, Console().width) - indent, most=sys.maxsize)
+    for at, each in enumerate(lines):
+        line(f"{label if at == 0 else '':{indent}}{each}")
 
 
 def line(text: str) -> None:

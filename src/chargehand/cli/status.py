@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from chargehand import clock
 from chargehand.cli import find, show
+from chargehand.cli.board import is_well
 from chargehand.cli.nodes import table as node_table
 from chargehand.errors import EXIT_ERROR, StoreError, summary
 from chargehand.host.restart_plan import RestartPlan
@@ -105,12 +106,14 @@ def _others(nodes: Sequence[NodeBody], known: NodeStatus | None, silent: dict[st
 
 
 def _workers(known: NodeStatus | None, elsewhere: Sequence[Component] | None) -> None:
-    """Prints the workers of the node that answers, and those of the others (None: there are none) beside their node."""
-    own = known.workers if known is not None else ()
+    """Prints the workers of the node that answers, and those of the others (None: there are none) beside their node;
+    of each the unwell ones first."""
+    own = sorted(known.workers, key=lambda worker: is_well(worker.status, worker.flags)) if known is not None else []
     gpus = ("GPU",) if any(worker.gpus for worker in own) else ()
     columns = ("WORKER", "STATUS", "PID", "MEMORY", *gpus, "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
     rows = [_worker_row(worker, gpus=bool(gpus)) for worker in own]
     if elsewhere is not None:
+        elsewhere = sorted(elsewhere, key=lambda shown: is_well(shown.status, shown.flags))
         names = [known.node for _ in own] if known is not None else []
         names += [shown.node for shown in elsewhere]
         rows += [_row_elsewhere(worker_of(shown), gpus=bool(gpus)) for shown in elsewhere]
