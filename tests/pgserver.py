@@ -6,6 +6,7 @@ PgBouncer through which the tests reach it.
 Run as a program, it keeps the server until the process that is named on its command line has ended, however that ends.
 """
 
+import atexit
 import ctypes
 import fcntl
 import os
@@ -121,6 +122,7 @@ def empty(conninfo: str, schema: str) -> None:
 
     if conninfo not in _cleaners:
         _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        atexit.register(_cleaners[conninfo].close)
     connection = _cleaners[conninfo]
     found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     words = [
