@@ -105,10 +105,10 @@ class Client:
         number, session = ids.new_claim(), (yield Open())
         try:
             result = yield from self._running(batch, holder, number, session, changed or batch.unsure)
+            result = yield from self._without_accepted(batch.settlements, result)
         except StoreError:
             self._doubts.add(number, self._line.last_session, self._server, batch.settlements)
             raise
-        result = yield from self._without_accepted(batch.settlements, result)
         self._keep(batch, result, holder)
         return result
 

@@ -466,6 +466,39 @@ def test_a_turn_whose_commit_was_not_acknowledged_loses_and_repeats_nothing(open
     assert store.jobs.attempts("two") == []
 
 
+# spec: WK-4, MN-6
+def test_a_connection_that_is_lost_while_lost_answers_are_looked_up_loses_and_repeats_nothing(
+    open_one: Opener,
+) -> None:
+    store = open_one(node=True)
+    register(store)
+    put(store, *(job(f"j{n}") for n in range(3)))
+    (first, second) = (settle(take_one(store), Done("1")) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    with pytest.MonkeyPatch.context() as patch:
+        lose_answers(store, patch)
+        with pytest.raises(StoreError, match="was lost"):
+            store.turn(Batch(settlements=(first,)), ME)
+    again, asked = Batch(settlements=(first, second), wants=WANT), statements.load("settle")["before"]
+    with pytest.MonkeyPatch.context() as patch:
+        rows = store.session.rows
+
+        def cut(sql: Any, *bindings: Any) -> Any:
+            if sql == asked:  # the server is gone, so that the session cannot connect again
+                store.session.connection.close()
+                raise StoreError("no server answers there", "server-gone")
+            return rows(sql, *bindings)
+
+        patch.setattr(store.session, "rows", cut)
+        with pytest.raises(StoreError):
+            store.turn(again, ME)
+    assert [state(store, f"j{n}") for n in range(3)] == [State.DONE, State.DONE, State.RUNNING], "it did commit"
+    result = store.turn(again, ME)
+    assert result.lost == (), "both outcomes count"
+    assert [claim.id for claim in result.grants[0].claims] == ["j2"], "its claim reached no worker, and came back"
+
+
 # spec: ST-3, MN-6
 def test_a_beat_without_an_answer_does_not_hold_up_the_next_ones(open_one: Opener) -> None:
     store = open_one(node=True)

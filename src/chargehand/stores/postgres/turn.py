@@ -122,7 +122,7 @@ class Turns:
         self._db.open()
         try:
             running.send(batch.poll and bool(has_work))
-            result = running.result(changed or batch.unsure)
+            result = self._without_accepted(batch.settlements, running.result(changed or batch.unsure))
         except StoreError as error:
             if running.committed or not self._db.connected:
                 self._doubts.add(running.claim, self._db.last_backend, self._server, batch.settlements)
@@ -130,7 +130,6 @@ class Turns:
                 self._beat(holder)  # a caller that keeps rows locked must not make the node look dead
                 self._db.watch.doubt()
             raise
-        result = self._without_accepted(batch.settlements, result)
         self._keep(batch, result, holder, monotonic())
         return result
 
