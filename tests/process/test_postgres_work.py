@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from operating import become
 from scripted_app import chargehand
 from world import Started, World
 
@@ -82,6 +83,7 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     node = work()
     done = world.put(do)
     eventually(lambda: done.job().state is State.DONE, what="the first job done")
+    become(hand, "healthy")
     assert doctor_finds(world.address) == {"not-durable"}, "the server of the tests has fsync off"
     pgserver.admin(FULL_DISK.format(parse(world.address).schema))
     with pytest.raises(StoreError, match="the server's disk is full") as full:

@@ -52,10 +52,16 @@ def test_recycled_when_it_has_grown_too_large(hand: Chargehand) -> None:  # spec
 def test_a_worker_sleeps_when_it_is_idle_and_comes_back_with_work(hand: Chargehand, world: World) -> None:  # spec: WP-3
     do = hand.crew("do", "scripted_handlers:Doer", workers=2, idle_exit=0.3)
     with hand.running():
-        become(hand, "healthy")
-        first = pids(hand)
-        (one, two) = become(hand, "asleep").values()
+        first: dict[str, int] = {}  # one worker may sleep before the other is ready
+
+        def asleep() -> bool:
+            first.update({name: pid for name, pid in pids(hand).items() if pid})
+            return list(statuses(hand).values()) == ["asleep"] * 2
+
+        eventually(asleep)
+        (one, two) = workers(hand).values()
         assert {one["reason"], two["reason"]} == {"idle"}
+        assert len(first) == 2
         assert all(gone(pid) for pid in first.values())
         gate = world.gate()
         ref = world.put(do, gate)

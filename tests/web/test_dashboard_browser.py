@@ -621,6 +621,8 @@ def test_the_keyboard_reaches_pages_rows_and_search(page: Page) -> None:  # spec
     page.keyboard.press("g")
     page.keyboard.press("q")
     expect(page).to_have_url(re.compile("#/queues$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queues")  # the page before has the same rows
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
     expect(page.locator("[data-queue=faults]")).to_be_visible()
     page.keyboard.press("j")
     expect(page.locator("[data-queue=faults] a").first).to_be_focused()
