@@ -157,6 +157,12 @@ def test_options_of_a_job_that_waits(hand: Chargehand) -> None:  # spec: FL-6 WK
     for option, value in (("--after", "nobody"), ("--flow", "nobody")):
         assert run(hand, "jobs", "enqueue", "join", option, value).exit_code == 1
     assert run(hand, "jobs", "enqueue", "join", "--expires", "soon").exit_code == 2
+    timed = run(hand, "jobs", "enqueue", "join", "--after", "90s")
+    assert timed.exit_code == 2
+    assert "names no job; to wait for a time use --delay 90" in " ".join(timed.output.replace("│", "").split())
+    short = told(hand, "jobs", "enqueue", "join", "--after", first[-8:], "--flow", flow[-8:])
+    assert told(hand, "jobs", "show", short["id"])["predecessors"][0]["id"] == first
+    assert told(hand, "jobs", "show", short["id"])["flow"] == flow
     assert "replace needs a key" in str(run(hand, "jobs", "enqueue", "join", "--replace").exception)
 
 

@@ -10,7 +10,7 @@ import typer
 from chargehand import codec
 from chargehand.cli import bulk, crashes, find, hints, orders, show
 from chargehand.crew import JobOptions, outcome, wait_for_end
-from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
+from chargehand.errors import ConfigurationError, JobNotFound, PayloadError, UnknownCrew
 from chargehand.host.actor import acting_as, user
 from chargehand.host.service import Service
 from chargehand.model.flows import JobLink, Relations
@@ -89,7 +89,8 @@ def enqueue(
         options["tags"] = tags
     if meta:
         options["meta"] = dict(map(_pair, meta))
-    options |= _of_flows(after, if_failed, flow, share, sequence, unique_for, replace, expires)
+    before = [_predecessor(service, each) for each in after or ()]
+    options |= _of_flows(before, if_failed, find.flow_id(service, flow), share, sequence, unique_for, replace, expires)
     new = _job(service, application, crew, value, options)
     with acting_as(user(), "cli", person=True):
         (done,) = service.enqueue([new])
@@ -113,8 +114,19 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _predecessor(service: Service, given: str) -> str:
+    """Returns the id of the job that --after names. Raises BadParameter if it names a time."""
+    try:
+        return service.job(given).id
+    except JobNotFound:
+        if orders.is_length(given):
+            what = f"{given!r} names no job; to wait for a time use --delay {orders.seconds(given, '--after'):g}"
+            raise typer.BadParameter(what, param_hint="--after") from None
+        return given
+
+
 def _of_flows(
-    after: list[str] | None,
+    after: list[str],
     if_failed: Literal["fail", "run"],
     flow: str | None,
     share: str | None,

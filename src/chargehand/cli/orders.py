@@ -122,6 +122,11 @@ def scale(
     _show(find.service(app, store).scale(find.scoped(crew, node) or crew, count), json)
 
 
+def is_length(text: str) -> bool:
+    """Returns whether a text is a duration such as 90s or 1.5h."""
+    return _LENGTH.fullmatch(text.strip()) is not None
+
+
 def seconds(text: str, option: str) -> float:
     """Returns a duration such as 90s or 1.5h in seconds. Raises BadParameter."""
     found = _LENGTH.fullmatch(text.strip())
