@@ -68,6 +68,7 @@ def crash_loop(folder: Path, stack: ExitStack) -> Served:
     served = _served(folder, stack)
     served.hand.crews["native"].enqueue({}, label="a.flac")
     served.hand.crews["mail"].enqueue({}, label="invoice")
+    _ready(served)
     with acting_as("ann", "cli"):
         served.hand.pause("mail", reason="SMTP provider outage")
     return served
@@ -97,6 +98,7 @@ def poison(folder: Path, stack: ExitStack) -> Served:
 def forgotten_pause(folder: Path, stack: ExitStack) -> Served:
     """Somebody has paused a crew and forgotten it."""
     served = _served(folder, stack, SCENE="well")
+    _ready(served)
     with acting_as("ann", "cli"):
         served.hand.pause("mail", reason="SMTP provider outage")
     for at in range(6):

@@ -1,7 +1,7 @@
 """The on-call run: the cause and the remedy of each broken system stand on the first screen, and in doctor's output."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from dashworld import missing
@@ -13,11 +13,20 @@ if WHY_NOT is not None:
 from oncall import SYSTEMS, chromium, examine  # noqa: E402 (Playwright may not be there)
 from playwright.sync_api import Browser  # noqa: E402
 
+from chargehand.testing import eventually  # noqa: E402
+
 pytestmark = pytest.mark.full
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_behind(living: Callable[[], list[int]]) -> Iterator[None]:
+    """At the end of the module: its tests share a browser."""
+    yield
+    eventually(lambda: not living(), 15, what="processes left behind")
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(nothing_is_left_behind: None) -> Iterator[Browser]:
     with chromium() as found:
         yield found
 
