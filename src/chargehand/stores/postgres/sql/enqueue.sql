@@ -110,7 +110,27 @@ WHERE id IN (SELECT json_array_elements_text($1::json)) AND place IS NULL
 -- name: add_edges
 -- A predecessor that this transaction has added cannot have ended; every other one is looked at later, and not locked here.
 -- A number below 0 stands for a predecessor that does not exist, 0 for a flow that does not, or has ended. A job that
--- has edges already was added before. (OFFSET 0 and the scalar queries: each row is looked up in an index.)
+-- has edges already was added before.
+WITH e AS MATERIALIZED (
+  SELECT j.seq, j.flow IS NULL AND e.flow IS NOT NULL AS outside, e.strict, coalesce(e.after, '[]') AS after
+  FROM json_to_recordset($1::json) AS e(id text, flow text, strict boolean, after json, follows boolean)
+    JOIN chargehand_job j ON j.id = e.id
+  WHERE (e.follows OR e.flow IS NOT NULL)
+    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = j.seq AND waits IN ('jobs', 'sequence'))
+    AND NOT EXISTS (SELECT FROM chargehand_edge g WHERE g.job = j.seq))
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+SELECT e.seq, coalesce(p.seq, (SELECT job FROM chargehand_alias WHERE id = a.id), -a.nr), a.nr - 1, coalesce(e.strict, true),
+  true, (p.xmin = pg_current_xact_id()::xid
+    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = p.seq)) IS NOT TRUE
+FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORDINALITY AS a(id, nr)
+  LEFT JOIN chargehand_job p ON p.id = a.id
+UNION ALL
+SELECT seq, 0, -2, true, true, true FROM e WHERE outside
+ON CONFLICT DO NOTHING
+
+-- name: add_many_edges
+-- The same for many edges. OFFSET 0 and the scalar queries: each row is looked up in an index, whatever the statistics say
+-- of tables that were empty a moment ago. For few edges that takes twice as long.
 WITH e AS MATERIALIZED (
   SELECT j.seq, j.flow IS NULL AND e.flow IS NOT NULL AS outside, e.strict, coalesce(e.after, '[]') AS after
   FROM json_to_recordset($1::json) AS e(id text, flow text, strict boolean, after json, follows boolean)
