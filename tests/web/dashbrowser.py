@@ -37,6 +37,12 @@ def sign_in(page: Page, url: str, key: str) -> None:
     expect(page.get_by_role("navigation", name="Pages").first).to_be_visible()
 
 
+def close(page: Page) -> None:
+    """Close the page's context after the last answer of its routes: one that is cut off raises in the next test."""
+    page.unroute_all(behavior="wait")
+    page.context.close()
+
+
 def go(page: Page, where: str) -> None:
     page.evaluate("where => { location.hash = '#/' + where }", where)
 

@@ -27,6 +27,7 @@ if WHY_NOT is not None:
 from dashbrowser import (  # noqa: E402
     SLOW,
     Watched,
+    close,
     go,
     node_event,
     pid_of,
@@ -465,7 +466,7 @@ def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, st
     page.get_by_role("button", name="Tiles").click()
     expect(page.locator(".tile")).to_have_count(1000)
     expect(tile(page, "big:7")).to_have_attribute("data-state", "crashed")
-    context.close()
+    close(page)
 
 
 # spec: DB-1 WP-15
@@ -488,7 +489,7 @@ def test_a_hundred_jobs_in_one_hand_do_not_fill_the_page(
         assert box is not None
         assert box["height"] < 300
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        context.close()
+        close(page)
 
 
 # spec: DB-1 WK-19
@@ -504,7 +505,7 @@ def test_a_queue_that_is_limited_by_its_rate_says_when_the_next_job_starts(
     sign_in(page, served.url, keys["eve"])
     expect(page.locator("[data-queue=call]")).to_contain_text(re.compile(r"limited by rate, next in \d+ s"))
     expect(page.locator("[data-queue=tag]")).not_to_contain_text("limited by rate")
-    context.close()
+    close(page)
 
 
 # spec: MN-1 DB-1
@@ -530,7 +531,7 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     expect(theirs).to_contain_text("its node b is gone")
     theirs.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Worker b/big:0")
-    context.close()
+    close(page)
 
 
 # spec: DB-4 MN-3
@@ -568,7 +569,7 @@ def test_a_whole_node_is_drained_and_started_again(
     assert asked == [
         ("drain", {"scope": "a/*"}), ("start", {"scope": "a/*"}), ("scale", {"scope": "a/big", "count": 3}),
     ]  # fmt: skip
-    context.close()
+    close(page)
 
 
 def test_without_a_node_nothing_can_be_pressed(
@@ -587,7 +588,7 @@ def test_without_a_node_nothing_can_be_pressed(
     expect(page.get_by_role("main")).to_contain_text("chargehand work APP")
     expect(page).to_have_title(re.compile(r"^\(1\) "))
     assert page.get_by_role("button", name=re.compile("Pause|Restart|Reset|Resume|Stop|Scale")).count() == 0
-    context.close()
+    close(page)
 
 
 def test_a_queue_has_a_page_with_its_failures_and_orders(page: Page, served: Served) -> None:  # spec: DB-2 DB-5
@@ -950,7 +951,7 @@ def test_a_page_that_cannot_begin_says_why(browser: Browser, served: Served, wat
     expect(page.get_by_text("the disk of the store is full")).to_be_visible()
     page.unroute("**/api/web/session")
     expect(page.get_by_label("Key")).to_be_visible()
-    context.close()
+    close(page)
 
 
 def test_empty_pages_show_the_command(page: Page) -> None:
