@@ -505,7 +505,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     item: str | None = None
     """For the log; the store has it."""
     flow: str | None = None
-    """For events; the store has it."""
+    """The flow of the job, if there is one. Required if the job is done: the flow may have ended."""
 
     @property
     def claim_name(self) -> ClaimName:

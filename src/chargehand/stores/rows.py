@@ -49,8 +49,14 @@ def with_run(runs: str | None, job_id: str) -> str:
     return json.dumps([*before, job_id][-MOST_RUNS:])
 
 
+_encoder = msgspec.json.Encoder()
 _about = msgspec.json.Decoder(NodeAbout)
 _crews = msgspec.json.Decoder(tuple[NodeCrew, ...])
+
+
+def json_text(values: Any) -> str:
+    """Returns numbers, ids and rows of them as the JSON text that a statement reads. Other texts must be readable."""
+    return _encoder.encode(values).decode()
 
 
 def meta_text(job: NewJob) -> str | None:

@@ -286,7 +286,7 @@ class Worker:
             settlement = Settlement(
                 id=body["id"], seq=body["seq"], claim=body["fence"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self.plan["component"], pid=os.getpid(), duration_ms=took,
-                follow=msgspec.convert(context.follow, tuple[NewJob, ...]),
+                follow=msgspec.convert(context.follow, tuple[NewJob, ...]), flow=body.get("flow"),
             )  # fmt: skip
             # At the end, so that a transaction that takes long locks no row of the job, which the node writes as well.
             if tx.jobs.settle([settlement], Holder(self.plan["node"], self.plan["node_life"])):

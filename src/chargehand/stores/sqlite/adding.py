@@ -15,7 +15,7 @@ from chargehand.errors import FlowEnded, FlowNotFound, JobNotFound
 from chargehand.model import flows
 from chargehand.model.flows import Ended
 from chargehand.model.job import Enqueued, NewJob, State
-from chargehand.stores.rows import meta_text
+from chargehand.stores.rows import json_text, meta_text
 from chargehand.stores.sqlite.edges import IN_CIRCLE, LIVE, Edges
 from chargehand.stores.sqlite.limits import Limits
 
@@ -388,7 +388,7 @@ class _Call:
         self._edges.fail(refused, NO_FLOW)
         self._edges.fail({seq: error for seq, error in bad.items() if seq not in refused})
         if cancelled:
-            self._db.execute(_CANCEL, (json.dumps(cancelled), self._now))
+            self._db.execute(_CANCEL, (json_text(cancelled), self._now))
         self._edges.release([each.seq for each in held])
         self._ended += self._edges.ended(list({**bad, **refused, **dict.fromkeys(cancelled)}))
 

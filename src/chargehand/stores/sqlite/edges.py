@@ -15,6 +15,7 @@ from chargehand.errors import Conflict
 from chargehand.model import flows
 from chargehand.model.flows import Ended
 from chargehand.model.job import PREDECESSOR, State
+from chargehand.stores.rows import json_text
 
 IN_SEQUENCE = -1
 """The `nr` of an edge between two jobs of a sequence."""
@@ -243,14 +244,20 @@ class Edges:
             while level:
                 level = self._free(level)
                 every = every + level
-        return list(dict.fromkeys(self._column(_FLOWS_OF, json.dumps(every)))) if used.flows else []
+        return list(dict.fromkeys(self._column(_FLOWS_OF, json_text(every)))) if used.flows else []
 
-    def _free(self, seqs: Sequence[int]) -> list[int]:
-        """Closes the edges to these jobs, and releases or fails their followers. Returns those that failed."""
-        ended = json.dumps(seqs)
+    def done(self, seqs: Sequence[int]) -> None:
+        """Releases what waited for these jobs, which are done."""
+        if self.used.edges:
+            self._free(seqs, well=True)
+
+    def _free(self, seqs: Sequence[int], *, well: bool = False) -> list[int]:
+        """Closes the edges to these jobs, and releases or fails their followers. Returns those that failed; none does
+        if all of these jobs have ended `well`."""
+        ended = json_text(seqs)
         ((found,),) = self._db.execute(_WAITING_FOR, (ended,))
         waiting = _waiting.decode(found)
-        bad = self._bad(ended) if any(strict for _, _, strict in waiting) else {}
+        bad = {} if well or not any(strict for _, _, strict in waiting) else self._bad(ended)
         freed = flows.free(waiting, bad)
         if self.used.sequences:
             self._db.execute(_CLOSE_RANKS, (ended,))
@@ -268,7 +275,7 @@ class Edges:
         """Lets those of these jobs be claimed that wait for none any more. Returns their queues."""
         if not seqs:
             return set()
-        rows = self._db.execute(_RELEASE, (json.dumps(seqs), self._now)).fetchall()
+        rows = self._db.execute(_RELEASE, (json_text(seqs), self._now)).fetchall()
         return {queue for queue, waits_for in rows if waits_for is None}
 
     def fail(self, errors: dict[int, str], reason: str = PREDECESSOR) -> None:
@@ -281,14 +288,14 @@ class Edges:
     def add(self, edges: Sequence[tuple[int, int, int, bool, bool]]) -> None:
         """Adds edges: job, predecessor, nr, strict and open."""
         if edges:
-            self._db.execute(_ADD, (json.dumps(edges),))
+            self._db.execute(_ADD, (json_text(edges),))
             self.used.edges = True
 
     def adopt(self, children: Sequence[tuple[int, int]], *, opened: bool = True) -> None:
         """Lets the followers of jobs wait for the children that these have spawned, or, if the children have ended (not
         `opened`), have them as predecessors. `children` has parent and child."""
         if children:
-            self._db.execute(_ADD_CHILDREN, (json.dumps(children), opened))
+            self._db.execute(_ADD_CHILDREN, (json_text(children), opened))
 
     def waits_for_itself(self, seq: int) -> bool:
         """Returns whether a job waits, through others, for itself."""
@@ -315,7 +322,7 @@ class Edges:
     def needs(self, seqs: Collection[int]) -> list[tuple[int, int, Ended]]:
         """Returns, for each of these jobs, the predecessors without which it cannot run, and which did not end well;
         for a job that would wait for itself number 0, and the job."""
-        rows = self._db.execute(_NEEDS, (json.dumps(list(seqs)),))
+        rows = self._db.execute(_NEEDS, (json_text(list(seqs)),))
         return [(job, seq, Ended(job_id, name, State(state), error)) for job, seq, job_id, name, state, error in rows]
 
     def retried(self, seqs: Sequence[int]) -> None:
@@ -335,10 +342,10 @@ class Edges:
 
     def revive(self, seqs: Iterable[int]) -> list[tuple[int, str]]:
         """Queues finished jobs again, except those whose key is taken. Returns their numbers and ids."""
-        return self._db.execute(_REVIVE, (json.dumps(list(seqs)), self._now)).fetchall()
+        return self._db.execute(_REVIVE, (json_text(list(seqs)), self._now)).fetchall()
 
     def _live_again(self, seqs: Sequence[int]) -> None:
-        again = json.dumps(seqs)
+        again = json_text(seqs)
         self._db.execute(_OPEN_AGAIN, (again,))
         self._append_again(again)
         self._db.execute(_WAIT_AGAIN, (again,))
@@ -360,7 +367,7 @@ class Edges:
 
     def _revive(self, seqs: Sequence[int]) -> list[int]:
         """Queues the followers again that failed because of these jobs. Returns them."""
-        wanted = sorted(set(self._column(_TO_REVIVE, json.dumps(seqs))))
+        wanted = sorted(set(self._column(_TO_REVIVE, json_text(seqs))))
         if not wanted:
             return []
         revived = [seq for seq, _ in self.revive(wanted)]

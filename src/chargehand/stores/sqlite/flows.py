@@ -22,7 +22,7 @@ from chargehand.model.flows import (
 )
 from chargehand.model.job import NewJob
 from chargehand.model.records import CancelResult
-from chargehand.stores.rows import readable, where
+from chargehand.stores.rows import json_text, readable, where
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.edges import BAD, LIVE, Edges
 from chargehand.stores.sqlite.limits import Limits
@@ -137,12 +137,17 @@ class Endings:
         """Does what follows from the end of these jobs."""
         self.end_flows(self.edges.ended(seqs))
 
+    def done(self, seqs: Sequence[int], flows: Iterable[str]) -> None:
+        """Does what follows from the end of these jobs, which are done, and belong to these flows."""
+        self.edges.done(seqs)
+        self.end_flows(flows)
+
     def end_flows(self, flows: Iterable[str]) -> int:
         """Ends those of these flows of which no job is queued or running. Returns how many."""
         found = [flow for flow in dict.fromkeys(flows) if flow not in self.begun]
         if not found:
             return 0
-        over: list[tuple[Any, ...]] = self._db.execute(_OVER, (json.dumps(found),)).fetchall()
+        over: list[tuple[Any, ...]] = self._db.execute(_OVER, (json_text(found),)).fetchall()
         if over:
             self._end(over)
         return len(over)
@@ -154,7 +159,7 @@ class Endings:
 
     def _end(self, over: Sequence[tuple[Any, ...]]) -> None:
         """Ends flows, and enqueues the jobs that they name for their end."""
-        which = (json.dumps([flow for flow, *_ in over]),)
+        which = (json_text([flow for flow, *_ in over]),)
         counts = counts_of_flows(self._db.execute(_LAST_COUNTS, which))
         reasons: dict[str, dict[str, int]] = {}
         if any(each.failed or each.cancelled for each in counts.values()):
@@ -172,7 +177,7 @@ class Endings:
                 job = flows.job_of_end(_on_end.decode(on_end), end, next(iter(self._new_ids(1))))
                 jobs.append(job)
             rows.append((flow, end.end, end.state, None if job is None else job.id))
-        self._db.execute(_END, (json.dumps(rows), self._now))
+        self._db.execute(_END, (json_text(rows), self._now))
         self.flows += [flow for flow, *_ in over]
         if jobs:
             self._enqueue(jobs)
@@ -225,7 +230,7 @@ class SqliteFlows:
         if self._ended_ms(flow_id) is None:
             raise Conflict(f"flow {flow_id} has not ended: cancel it first, or wait for its end")
         seqs = [seq for (seq,) in self._db.execute(_OLDEST, (flow_id, limit))]
-        which = (json.dumps(seqs),)
+        which = (json_text(seqs),)
         self._db.execute(_DELETE_JOBS, which)
         self._db.execute(_DELETE_ATTEMPTS, which)
         gone = "DELETE FROM chargehand_flow WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE flow = ?1)"
@@ -304,7 +309,7 @@ class SqliteFlowReading:
         )
 
     def _records(self, rows: Sequence[tuple[Any, ...]]) -> list[FlowRecord]:
-        counts = counts_of_flows(self._db.all(_COUNTS, (json.dumps([row[0] for row in rows]),)))
+        counts = counts_of_flows(self._db.all(_COUNTS, (json_text([row[0] for row in rows]),)))
         return [
             FlowRecord(
                 id=flow_id, name=name, state=state, counts=counts.get(flow_id, FlowCounts()), created_ms=created_ms,

@@ -28,7 +28,7 @@ from chargehand.model.job import (
 from chargehand.model.limits import least, within
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
 from chargehand.model.suspects import mark
-from chargehand.stores.rows import clean, columns, readable, with_run
+from chargehand.stores.rows import clean, columns, json_text, readable, with_run
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, Wanted, insert, is_linked
 from chargehand.stores.sqlite.clock import MOVE_ON
@@ -104,7 +104,6 @@ UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result =
 FROM json_each(?1) AS ended
 WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'
 """
-_FLOWS = "SELECT seq, flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))"
 _DONE_ATTEMPTS = """
 INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, duration_ms, outcome)
 SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
@@ -183,7 +182,6 @@ WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'ca
 
 
 _claims = msgspec.json.Decoder(list[Claim])
-_encoder = msgspec.json.Encoder()
 
 
 class SqliteJobs:
@@ -295,14 +293,14 @@ class SqliteJobs:
         """Returns how many ready jobs are more urgent than the least urgent prefetched claim, up to `want.ahead`."""
         if not want.ahead:
             return 0
-        ((count,),) = self._all(_MORE_URGENT, (want.queue, want.above, want.ahead, json.dumps(blocked)))
+        ((count,),) = self._all(_MORE_URGENT, (want.queue, want.above, want.ahead, json_text(blocked)))
         return count
 
     def _take(
         self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int]:
         if blocked:
-            ((found,),) = self._all(_FIND_OTHERS, (want.queue, limit, self._now, self._number, json.dumps(blocked)))
+            ((found,),) = self._all(_FIND_OTHERS, (want.queue, limit, self._now, self._number, json_text(blocked)))
         else:
             ((found,),) = self._all(_FIND, (want.queue, limit, self._now, self._number))
         claims = _claims.decode(found)
@@ -310,14 +308,14 @@ class SqliteJobs:
         self._limits.started(want.queue, [None] * len(claims))
         waiting = 0
         if asleep:
-            ((waiting,),) = self._all(_WAITING, (want.queue, json.dumps(blocked), asleep))
+            ((waiting,),) = self._all(_WAITING, (want.queue, json_text(blocked), asleep))
         return claims, waiting
 
     def _take_within_key_limits(
         self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int, int | None]:
         chosen = self._limits.choose(want.queue, limit, asleep, blocked)
-        ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now, self._number))
+        ((found,),) = self._all(_FIND_THESE, (json_text(chosen.seqs), None, self._now, self._number))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, want, holder)
         self._limits.started(want.queue, chosen.keys)
@@ -328,7 +326,7 @@ class SqliteJobs:
         at_once = want.limit - want.early
         for ahead, part in enumerate((seqs[:at_once], seqs[at_once:])):
             if part:
-                args = (json.dumps(part), holder.node, holder.life, self._now, ahead, self._number)
+                args = (json_text(part), holder.node, holder.life, self._now, ahead, self._number)
                 self._db.execute(_CLAIM, args)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
@@ -342,9 +340,7 @@ class SqliteJobs:
 
     def _settle_done(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
         """Settles all of them at once. Returns False, and writes nothing, if one of the claims no longer holds."""
-        text = _encoder.encode(
-            [(s.seq, s.claim, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
-        ).decode()
+        text = json_text([(s.seq, s.claim, s.result, s.worker, s.pid, s.duration_ms) for s in settlements])
         self._db.execute("SAVEPOINT settle")
         self._db.execute(_DONE, (text, self._now))
         kept = self._db.changes() == len(settlements)
@@ -352,10 +348,10 @@ class SqliteJobs:
             self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
             self._limits.freed((s.queue, s.seq) for s in settlements)
             follow = [s for s in settlements if s.follow]
-            of = dict(self._all(_FLOWS, (json.dumps([s.seq for s in follow]),))) if follow else {}
-            flows = self._follow([(Origin(s.id, s.seq, of[s.seq]), s.follow) for s in follow])
-            self._end([s.seq for s in settlements], [s.seq for s in settlements])
-            self.endings.end_flows(flows)
+            flows = self._follow([(Origin(s.id, s.seq, s.flow), s.follow) for s in follow])
+            done = [s.seq for s in settlements]
+            self._forget_kept(done)
+            self.endings.done(done, [*(s.flow for s in settlements if s.flow is not None), *flows])
         self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
         return kept
 
@@ -398,8 +394,8 @@ class SqliteJobs:
         self._limits.returned(kept)
         self._keep((s.seq, s.claim, s.kept) for s in kept if states[s.seq] != State.DONE)
         flows = self._follow(follow)
-        done = [seq for seq, state in states.items() if state == State.DONE]
-        self._end(done, [seq for seq, state in states.items() if state != State.QUEUED])
+        self._forget_kept([seq for seq, state in states.items() if state == State.DONE])
+        self.endings.ended([seq for seq, state in states.items() if state != State.QUEUED])
         self.endings.end_flows(flows)
         return lost
 
@@ -418,11 +414,10 @@ class SqliteJobs:
             self.enqueue(plain, promised=True)
         return flows
 
-    def _end(self, done: Sequence[int], ended: Sequence[int]) -> None:
-        """Does what follows from the end of these jobs, of which those that are done need their checkpoint no more."""
+    def _forget_kept(self, done: Sequence[int]) -> None:
+        """Deletes the checkpoints of jobs that are done."""
         if done and self._edges.used.kept:
-            self._db.execute(_KEEP_NO_MORE, (json.dumps(done),))
-        self.endings.ended(ended)
+            self._db.execute(_KEEP_NO_MORE, (json_text(done),))
 
     def _keep(self, kept: Iterable[tuple[int, int, str | None]], state: str | None = None) -> None:
         """Keeps the checkpoints of jobs in this state, or in any, each with its number and that of its claim."""

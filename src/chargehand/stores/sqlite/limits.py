@@ -4,7 +4,6 @@ Nothing is counted in advance: running jobs are few, and are counted when a clai
 a limit no job is read here.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from chargehand.model.job import Settlement
 from chargehand.model.limits import NO_LIMIT, Chosen, Limit
 from chargehand.model.rates import Standing
 from chargehand.model.records import CrewRow
+from chargehand.stores.rows import json_text
 from chargehand.stores.sqlite.rates import RateBook, Standings
 
 _LIMIT = """
@@ -90,7 +90,7 @@ class Limits:
         running: dict[str, int] = {}
         if of.key is not None:
             running = dict(self._db.execute(_RUNNING_BY_KEY, (queue,)))
-        bindings = (queue, limits.jobs_needed(limit, asleep), json.dumps(blocked))
+        bindings = (queue, limits.jobs_needed(limit, asleep), json_text(blocked))
         ((text,),) = self._db.execute(_NEXT_READY, bindings)
         ready = _ready.decode(text)
         standings: Standings = {}
@@ -100,7 +100,7 @@ class Limits:
             rooms = {key: rates.room(its) or 0 for key, its in standings.items()}
         chosen = limits.choose(ready, running, of.key, limit, asleep, rooms)
         if chosen.over:
-            self._db.execute(_SET_ASIDE, (json.dumps(chosen.over),))
+            self._db.execute(_SET_ASIDE, (json_text(chosen.over),))
         if chosen.late:
             self.book.close(queue, rates.closed(standings, chosen.fit, chosen.late, self._now))
         return chosen
