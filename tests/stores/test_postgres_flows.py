@@ -3,11 +3,12 @@ node that died has left undone."""
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import ME, begin, cancel, crew, flow_of, job, put, record, register, state, take_named
+from builders import ME, begin, cancel, crew, end, flow_of, job, put, record, register, state, take_named
 
 import pgserver
 from chargehand.ids import new_id
@@ -82,6 +83,40 @@ def test_a_caller_that_has_locked_the_follower_holds_no_turn_up(url: str, node: 
         connection.commit()
     eventually(lambda: turn(node) == ["f"], 5, what="the follower is claimed")
     assert bytes(record(node, "f").payload) == b"2"
+
+
+# spec: FL-1
+def test_an_outcome_that_waits_for_a_follower_has_locked_none_after_it(url: str, node: PostgresStore) -> None:
+    """Otherwise two outcomes with the same followers wait for each other."""
+    put(node, job("a", queue="r"), job("b", queue="s"), *(job(f"f{n}", after=("a", "b")) for n in range(3)))
+    a, b = take_named(node, "a"), take_named(node, "b")
+    at = parse(url)
+    stores = [PostgresStore(at) for _ in range(2)]
+    lock = f"SELECT FROM {at.schema}.chargehand_live l JOIN {at.schema}.chargehand_job j USING (seq) WHERE j.id = "
+    free = " FOR UPDATE OF l SKIP LOCKED"
+
+    def waiting() -> int:
+        ((count,),) = pgserver.admin(
+            f"SELECT count(*) FROM pg_locks w WHERE NOT granted AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = w.pid "
+            f"AND l.relation = '{at.schema}.chargehand_live'::regclass)"
+        )
+        return int(count)
+
+    with ThreadPoolExecutor(2) as pool, psycopg.connect(at.conninfo) as one, psycopg.connect(at.conninfo) as two:
+        assert one.execute(f"{lock}'f1'{free}".encode()).rowcount == 1
+        assert two.execute(f"{lock}'f2'{free}".encode()).rowcount == 1
+        first = pool.submit(end, stores[0], a, Done("1"))
+        eventually(lambda: waiting() == 1, 10, what="the first outcome waits for f1")
+        two.commit()
+        second = pool.submit(end, stores[1], b, Done("1"))
+        eventually(lambda: waiting() == 2, 10, what="the second outcome waits for f0, which the first has locked")
+        assert two.execute(f"{lock}'f2'{free}".encode()).rowcount == 1, "nobody has locked f2"
+        two.commit()
+        one.commit()
+        assert (first.result(30), second.result(30)) == ([], [])
+    assert turn(node) == ["f0", "f1", "f2"]
+    for store in stores:
+        store.close()
 
 
 # spec: FL-2

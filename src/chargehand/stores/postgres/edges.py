@@ -1,10 +1,11 @@
 """Lets jobs go on when those that they wait for have ended, in PostgreSQL; `model.flows` decides what becomes of them.
 
-Part of a transaction: it neither begins nor ends one. An outcome waits for no other transaction here. What it cannot
-decide at once, because somebody else has locked a follower, is left in the store as due, and looked at again.
+Part of a transaction: it neither begins nor ends one. An outcome of a node waits for no other transaction here. What it
+cannot decide at once, because somebody else has locked a follower, is left in the store as due, and looked at again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -110,6 +111,7 @@ class Following:
         Sent after the statement that settles: it must see edges that were added until the jobs were locked.
         """
         seqs = numbers([seq for seq, _ in claims])
+        self._wait_for_followers(seqs)
         closed = self._db.send(_SQL["close"], (seqs, numbers([claim for _, claim in claims])))
         ready = self._db.send(_SQL["release"], (self._now, seqs, "{}"))
         idle = self._db.send(_SQL["idle"], (seqs,))
@@ -120,6 +122,16 @@ class Following:
             self.effects.flows |= {str(flow) for (flow,) in idle.fetchall()}
 
         return noted
+
+    def _wait_for_followers(self, seqs: str) -> None:
+        """Locks the followers of jobs in their order, unless this is a node, which waits for nobody.
+
+        `close` locks those that are free. Two transactions that both have some of the same followers, and then look at
+        the others, would wait for each other.
+        """
+        if self._db.announces and self._db.rows(_SQL["followed"], (seqs,)):
+            with suppress(StoreBusy), self._db.attempt(patience(self._db)):
+                self._db.rows(_SQL["lock_followers_of"], (seqs,))
 
     def ended(self, seqs: Sequence[int]) -> None:
         """Lets followers of jobs that ended without having been claimed go on, or fail."""

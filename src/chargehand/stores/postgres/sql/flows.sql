@@ -1,5 +1,14 @@
 -- Statements about edges (who waits for whom) and flows. Lists of numbers arrive as bigint[].
 
+-- name: followed
+-- A row if one waits for one of these jobs.
+SELECT 1 FROM chargehand_edge WHERE predecessor = ANY ($1::bigint[]) AND open LIMIT 1
+
+-- name: lock_followers_of
+SELECT seq FROM chargehand_live
+WHERE seq IN (SELECT job FROM chargehand_edge WHERE predecessor = ANY ($1::bigint[]) AND open) AND waits = 'jobs'
+ORDER BY seq FOR UPDATE
+
 -- name: close
 -- Follows `settle`: closes the edges to jobs that have ended with these claims ($1, $2), and locks their followers. Edges of
 -- a follower that somebody else has locked, and of one that fails, become due. It waits for nobody, and returns whether
