@@ -1,5 +1,6 @@
 """The folders of flows and jobs: made private, limited, removed; nothing outside their root is touched."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand import Chargehand, ConfigurationError, FolderFull, PayloadError
+from chargehand import Chargehand, ChargehandError, ConfigurationError, FolderFull, PayloadError
 from chargehand.model.job import Claim
 from chargehand.node.job_files import JobFilesThread, sweep
 from chargehand.stores import open_store
@@ -50,8 +51,29 @@ def test_folders_are_private_and_a_link_is_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "root" / JOBS / "linked").symlink_to(outside)
+    (tmp_path / "root" / JOBS / "file").touch()
+    for name in ("linked", "file"):
+        with pytest.raises(ChargehandError, match=rf"{JOBS}/{name} is not a folder") as refused:
+            files.folder(None, name)
+        assert type(refused.value) is ChargehandError, "a ConfigurationError would end the worker"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / JOBS).symlink_to(outside)
     with pytest.raises(ConfigurationError, match="is not a folder"):
-        files.folder(None, "linked")
+        JobFiles(str(tmp_path / "other")).folder(None, "j")
+    assert list(outside.iterdir()) == []
+
+
+# spec: FL-5
+def test_a_disk_without_room_for_a_folder_fails_the_attempt_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(ChargehandError, match="cannot be made: No space left") as refused:
+        JobFiles(str(tmp_path / "root")).folder(None, "j")
+    assert type(refused.value) is ChargehandError
 
 
 # spec: FL-5

@@ -316,6 +316,27 @@ def test_a_folder_that_is_full_fails_the_job_in_words(
         crew.enqueue({"size": 2000, "ledger": world.ledger}).wait(30)
 
 
+# spec: FL-5
+def test_what_is_in_the_place_of_a_folder_fails_its_job_and_no_other(
+    make_hand: Callable[..., Chargehand], world: World
+) -> None:
+    hand = make_hand()
+    crew = hand.crew("files", "flow_handlers:Files", takes=dict, max_attempts=1, workers=1)
+    root = hand.location.job_files(hand.settings.files)
+    assert root is not None
+    with hand.running():
+        crew.enqueue({"ledger": world.ledger}).wait(30)
+        with hand.flow("linked") as flow:
+            linked = flow.enqueue(crew, {"ledger": world.ledger})
+            folder = Path(root) / "flows" / flow.id
+            folder.parent.mkdir()
+            folder.symlink_to(world.folder)
+        with pytest.raises(JobFailed, match=f"{folder} is not a folder: remove it, and retry the job"):
+            linked.wait(30)
+        crew.enqueue({"ledger": world.ledger}).wait(30)
+        assert hand.crashes() == []
+
+
 # spec: WK-16
 def test_retries_are_decided_by_the_type_of_the_exception(make_hand: Callable[..., Chargehand], world: World) -> None:
     hand = make_hand()

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from chargehand import clock
-from chargehand.errors import ConfigurationError, FolderFull, PayloadError
+from chargehand.errors import ChargehandError, ConfigurationError, FolderFull, PayloadError
 
 FLOWS, JOBS, SCRATCH = "flows", "jobs", "scratch"
 BESIDE = "-files"
@@ -23,6 +23,10 @@ QUICK, REST = 0.005, 20
 """The size of a folder is measured whenever it is used, if that takes at most QUICK seconds; otherwise after REST times
 the duration of the last measurement."""
 MOST_MEASURED = 100
+_WRONG_PLACE = {
+    errno.EACCES, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
+"""Errors of the root, which no later attempt avoids; others, such as a full disk, may pass."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -44,7 +48,8 @@ class JobFiles:
     def folder(self, flow: str | None, job: str) -> Path:
         """Returns the folder of a flow, or of a job without one.
 
-        Raises FolderFull, ConfigurationError, or PayloadError if the id is too long.
+        Raises FolderFull; PayloadError if the id is too long; ChargehandError if this folder cannot be made, and
+        ConfigurationError if none can: that ends the worker, and the others only this attempt.
         """
         return self._made(JOBS if flow is None else FLOWS, name_of(job if flow is None else flow))
 
@@ -58,15 +63,17 @@ class JobFiles:
         path = Path(self._root, kind, name)
         try:
             os.makedirs(self._root, mode=0o700, exist_ok=True)
-            for each in (path.parent, path):
-                with suppress(FileExistsError):
-                    os.mkdir(each, 0o700)
-                if not stat.S_ISDIR(os.lstat(each).st_mode):
-                    raise ConfigurationError(f"{each} is not a folder: remove it, or choose another CHARGEHAND_FILES")
+            if not _make(path.parent):
+                raise ConfigurationError(
+                    f"{path.parent} is not a folder: remove it, or choose another CHARGEHAND_FILES"
+                )
+            if not _make(path):
+                raise ChargehandError(f"{path} is not a folder: remove it, and retry the job")
         except OSError as error:
-            raise ConfigurationError(
-                f"the folder {path} cannot be made: {error.strerror or error}; CHARGEHAND_FILES names another place"
-            ) from error
+            why = f"the folder {path} cannot be made: {error.strerror or error}"
+            if error.errno in _WRONG_PLACE:
+                raise ConfigurationError(f"{why}; CHARGEHAND_FILES names another place") from error
+            raise ChargehandError(why) from error
         self._check_size(path)
         return path
 
@@ -91,6 +98,13 @@ class JobFiles:
         """Removes the folder of an attempt, as far as that is possible; the node removes the rest later."""
         if self._root is not None:
             remove(self._root, SCRATCH, [attempt_name(job, claim)])
+
+
+def _make(path: Path) -> bool:
+    """Makes a private folder unless the path exists. Returns whether it is a folder, and no link to one."""
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    return stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def attempt_name(job: str, claim: int | str) -> str:
