@@ -85,6 +85,8 @@ class PayloadError(ChargehandError, ValueError):
     code = "payload"
     places: tuple[tuple[str, str], ...] = ()
     """The validation errors, each as a path into the value (`songs/0/path`) and a message."""
+    option: str = ""
+    """The name of the option that is wrong, as in HTTP; empty: it is the value."""
 
 
 class UnknownCrew(ChargehandError, LookupError):

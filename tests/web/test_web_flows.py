@@ -176,6 +176,9 @@ def test_what_cannot_be_is_a_problem_with_a_code(web: Web) -> None:
         ({"name": "a", "order": "x", "jobs": [{"crew": "plain"}]}, "body/order"),
         ({"name": "a", "jobs": [{"crew": "plain", "after": [0]}]}, "body/jobs/0/after/0"),
         ({"name": "a", "jobs": [{"crew": "plain"}, {"crew": "plain", "after": [0, 1]}]}, "body/jobs/1/after/1"),
+        ({"name": "a", "jobs": [{"crew": "plain"}, {"crew": "plain", "after": [-1]}]}, "body/jobs/1/after/0"),
+        ({"name": "a", "jobs": [{"crew": "plain"}, {"crew": "plain", "after": [0, True]}]}, "body/jobs/1/after/1"),
+        ({"name": "a", "jobs": [{"crew": "plain", "after": ["x" * 300]}]}, "body/jobs/0/after/0"),
         ({"name": "a", "jobs": [{"crew": "plain", "ref": "x"}, {"crew": "plain", "ref": "x"}]}, "body/jobs/1/ref"),
         ({"name": "a", "jobs": [{"crew": "plain", "flow": "x"}]}, "body/jobs/0/flow"),
         ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": {"crew": "plain", "key": "k"}}, "body/on_end/key"),
@@ -188,8 +191,30 @@ def test_what_cannot_be_is_a_problem_with_a_code(web: Web) -> None:
 )
 def test_a_flow_that_is_wrong_is_refused_with_the_place(web: Web, body: dict[str, Any], pointer: str) -> None:
     found = problem(web.ask("POST", "/api/v1/flows", json=body), 422, "invalid-request")
-    assert found["errors"][0]["pointer"] == pointer
+    assert [each["pointer"] for each in found["errors"]] == [pointer]
     assert web.get("/api/v1/flows")["flows"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"unique_for_ms": 5}, "unique_for_ms"),
+        ({"replace": True}, "replace"),
+        ({"expires_ms": 5, "delay_ms": 5}, "expires_ms"),
+        ({"meta": {"a": "x" * 20_000}}, "meta"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(web: Web, options: dict[str, Any], wrong: str) -> None:
+    job = {"crew": "plain", **options}
+    requests = [
+        ("jobs", job, f"body/{wrong}"),
+        ("jobs/bulk", {"jobs": [{"crew": "plain"}, job]}, f"body/jobs/1/{wrong}"),
+        ("flows", {"name": "a", "jobs": [{"crew": "plain"}, job]}, f"body/jobs/1/{wrong}"),
+    ]
+    for path, body, pointer in requests:
+        found = problem(web.ask("POST", f"/api/v1/{path}", json=body), 422, "payload")
+        assert [each["pointer"] for each in found["errors"]] == [pointer]
+    assert (web.get("/api/v1/flows")["flows"], web.get("/api/v1/jobs")["jobs"]) == ([], [])
 
 
 @pytest.mark.parametrize(

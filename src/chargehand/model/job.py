@@ -635,17 +635,31 @@ def check(job: NewJob) -> NewJob:
     for option in OPTIONS:
         value = getattr(job, option.name)
         if value is not option.default:  # most are, and this is done for every job
-            option.check(value)
+            try:
+                option.check(value)
+            except PayloadError as error:
+                error.option = option.name
+                raise
     if job.after and job.id in job.after:
-        raise PayloadError(f"after contains the job itself, {job.id!r}")
-    if job.key is None and (job.unique_for_ms is not None or job.replace):
-        raise PayloadError(f"{'replace' if job.replace else 'unique_for'} needs a key: pass key=")
+        raise _wrong("after", f"after contains the job itself, {job.id!r}")
+    if job.key is None and job.replace:
+        raise _wrong("replace", "replace needs a key: pass key=")
+    if job.key is None and job.unique_for_ms is not None:
+        raise _wrong("unique_for_ms", "unique_for needs a key: pass key=")
     if job.expires_ms is not None and job.expires_ms <= job.delay_ms:
-        raise PayloadError(
+        raise _wrong(
+            "expires_ms",
             f"expires is {job.expires_ms / 1000:g} s and delay {job.delay_ms / 1000:g} s; both count from now, so the "
-            "job would never run: expires must be longer than delay"
+            "job would never run: expires must be longer than delay",
         )
     return job
+
+
+def _wrong(option: str, text: str) -> PayloadError:
+    """Returns the error for an option that does not go with the others."""
+    error = PayloadError(text)
+    error.option = option
+    return error
 
 
 def check_name(name: str, text: str) -> None:

@@ -221,7 +221,7 @@ def _flow(crews: CrewCache, wanted: FlowIn) -> NewFlow:
             plan, takes = crews.find(wanted.on_end, "body/on_end")
             _check_takes_end(plan, takes)
             end = new_job(plan, "null", **codec.restored(options_of(wanted.on_end), "on_end"))
-    with _faults("body"):
+    with _faults("body", "name"):
         name = codec.escape(codec.restored(wanted.name, "the name"))
         return check_flow(NewFlow(id=new_id(), name=name, arrival=wanted.order == "arrival", on_end=end))
 
@@ -249,13 +249,14 @@ def _predecessors(
 
 
 @contextmanager
-def _faults(where: str) -> Generator[None]:
-    """Raises Problem, which names the place, for a PayloadError of the block."""
+def _faults(where: str, value: str = "payload") -> Generator[None]:
+    """Raises Problem, which names the place, for a PayloadError of the block: an option, or the value."""
     try:
         yield
     except PayloadError as error:
         places = error.places or (("", str(error)),)
-        faults = [Fault(f"{where}/payload/{place}".rstrip("/"), text) for place, text in places[:MOST_FAULTS]]
+        field = error.option or value
+        faults = [Fault(f"{where}/{field}/{place}".rstrip("/"), text) for place, text in places[:MOST_FAULTS]]
         raise Problem(422, "payload", str(error), faults=faults) from None
 
 

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 
 from chargehand import codec
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
@@ -110,6 +121,21 @@ def _fields(*without: str) -> Any:
     return {option.name: _field(option) for option in OPTIONS if option.name not in without}
 
 
+def _one_predecessor(value: Any, check: ValidatorFunctionWrapHandler) -> int | str:
+    """Returns a valid predecessor. Raises ValueError once, and not for each type that the value does not have."""
+    try:
+        return check(value)
+    except ValidationError:
+        text = f"must be the position of an earlier job (0 to {MOST_JOBS - 1}), the ref of one, or the id of a job"
+        raise ValueError(text) from None
+
+
+Predecessor = Annotated[
+    Annotated[int, Field(ge=0, lt=MOST_JOBS)] | Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)],
+    WrapValidator(_one_predecessor),
+]
+
+
 class FlowJobTarget(JobTarget):
     """A job of a flow: others of the same request may refer to it."""
 
@@ -118,10 +144,7 @@ class FlowJobTarget(JobTarget):
     )
 
     ref: Name | None = Field(default=None, description="A name for this job in `after` of later jobs of the request.")
-    after: Annotated[
-        list[Annotated[int, Field(ge=0, lt=MOST_JOBS)] | Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]],
-        Field(max_length=MOST_PREDECESSORS),
-    ] = Field(
+    after: Annotated[list[Predecessor], Field(max_length=MOST_PREDECESSORS)] = Field(
         default=[],
         description="The jobs that must end before this one is started: each the position of an earlier job of the "
         "request (from 0), the `ref` of one, or the id of a job that exists.",
