@@ -24,6 +24,7 @@ import psycopg
 
 from chargehand.stores.postgres.address import parse
 from chargehand.stores.postgres.reading import PostgresJobReading
+from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.store import PostgresStore
 
 MOST = 0.9
@@ -179,6 +180,53 @@ def rows_read(tx: Any) -> int:
         f"SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname IN ({tables})"
     )
     return int(rows)
+
+
+# spec: FL-2
+@pytest.mark.parametrize("ends", ["fails", "is cancelled"])
+def test_a_long_chain_fails_in_a_few_statements(
+    node: PostgresStore, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    names = [new_id() for _ in range(1000)]
+    begin(node, "w", NewJob(id=names[0], queue="r", flow="w"))
+    put(node, *(NewJob(id=name, queue="q", flow="w", after=(before,)) for before, name in pairwise(names)))
+    last = job("last", flow="w", after=(names[-1],), if_failed="run")
+    put(node, last, job("end", after=(last.id,)))
+    sent: list[bytes] = []
+    send = Session.send
+    monkeypatch.setattr(Session, "send", lambda db, sql, args=(): (sent.append(sql), send(db, sql, args))[1])
+    with node.transaction() as tx:
+        if ends == "fails":
+            made = settle(tx.jobs.claim([Want("r", "r", 1)], ME)[0].claims[0], GaveUp("x"))
+            assert made is not None
+            assert tx.jobs.settle([made], ME) == []
+        else:
+            assert [each.at_once for each in tx.jobs.cancel(names[:1])] == [True]
+        tables = "'chargehand_edge', 'chargehand_live'"
+        read = f"SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname IN ({tables})"
+        ((rows,),) = tx.execute(read)
+    assert len(sent) < 100
+    assert rows < 30 * len(names)
+    monkeypatch.undo()
+    what = "failed: x" if ends == "fails" else "was cancelled"
+    assert record(node, names[1]).error == f"predecessor {names[0]} (r) {what}"
+    assert record(node, names[2]).error == f"predecessor {names[1]} (q) failed: predecessor {names[0]} (r) {what}"
+    assert (state(node, names[-1]), record(node, names[-1]).reason) == (State.FAILED, "predecessor")
+    assert turn(node) == ["last"]
+    assert (state(node, "end"), record(node, "end").waits_for) == (State.QUEUED, 1)
+
+
+# spec: FL-2
+def test_a_follower_that_is_locked_deep_in_a_chain_fails_later(url: str, node: PostgresStore) -> None:
+    put(node, job("a", queue="r"), *(job(f"f{n}", after=(f"f{n - 1}" if n else "a",), key=f"k{n}") for n in range(5)))
+    with psycopg.connect(parse(url).conninfo) as connection:
+        node.within(connection).enqueue([job("new", key="k2", replace=True, payload="2")])
+        assert turn(node, ("a", GaveUp("x"))) == []
+        assert [state(node, f"f{n}") for n in (0, 1)] == [State.FAILED] * 2
+        assert [state(node, f"f{n}") for n in (2, 3, 4)] == [State.QUEUED] * 3
+        connection.commit()
+    eventually(lambda: turn(node) == [] and state(node, "f4") is State.FAILED, 5, what="the last one fails")
+    assert state(node, "f2") is State.FAILED
 
 
 # spec: FL-3

@@ -277,6 +277,36 @@ def free(waiting: Iterable[tuple[int, int, bool]], bad: Mapping[int, Ended]) -> 
     return Freed(failed, [follower for follower in perhaps if follower not in failed])
 
 
+def fail_further(
+    failed: Mapping[int, str],
+    edges: Iterable[tuple[int, int, int]],
+    named: Mapping[int, Ended],
+    waiting: Collection[int],
+) -> dict[int, str]:
+    """Decides which jobs fail because these do, and because of each other, each with its error.
+
+    `edges` have a job, the position of its predecessor, and the predecessor; `named` says who these are. Of several
+    predecessors that fail, the error names one that has the shortest way to a job of `failed`.
+    """
+    followers: dict[int, list[tuple[int, int]]] = {}
+    for job, nr, predecessor in edges:
+        if job in waiting:
+            followers.setdefault(predecessor, []).append((job, nr))
+    errors = dict(failed)
+    level = list(failed)
+    while level:
+        first: dict[int, tuple[int, int]] = {}
+        for predecessor in level:
+            for job, nr in followers.get(predecessor, ()):
+                if job not in errors:
+                    first[job] = min((nr, predecessor), first.get(job, (nr, predecessor)))
+        for job, (_, predecessor) in first.items():
+            ended = msgspec.structs.replace(named[predecessor], error=errors[predecessor])
+            errors[job] = why_failed(ended)
+        level = list(first)
+    return {job: error for job, error in errors.items() if job not in failed}
+
+
 def why_failed(ended: Ended) -> str:
     """Returns the error of a follower of a job that failed or was cancelled."""
     who = f"predecessor {ended.id} ({ended.name})"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from chargehand.errors import StoreBusy
-from chargehand.model.flows import Ended, why_failed, why_in_circle, why_no_flow, why_not_found
+from chargehand.model.flows import Ended, fail_further, why_failed, why_in_circle, why_no_flow, why_not_found
 from chargehand.model.job import PREDECESSOR, State
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.adding import as_json
@@ -23,6 +23,8 @@ PATIENCE_MS, PATIENCE_OF_OTHERS_MS = 50, 5000
 that is no node holds nobody up."""
 LOOK_AT_ONCE = 1000
 """How many edges are looked at before the next ones are read."""
+MOST_BELOW = 10_000
+"""How many edges are read at a time to find what fails together with jobs."""
 IN_SEQUENCE = -1
 """The `nr` of an edge between two jobs of a sequence."""
 IN_CIRCLE = -3
@@ -241,7 +243,23 @@ class Following:
             )
             page.added += [edge._replace(predecessor=seq) for seq in further]
 
+    def _fail_further(self, page: _Page) -> None:
+        """Lets fail what waits for jobs that fail, and what waits for that: a look at each level of a long chain would
+        take seconds. Of what others have locked, and of what follows it, the edges become due, as all others do."""
+        found = self._db.rows(_SQL["below"], (numbers(sorted(page.failed)), MOST_BELOW))
+        edges = [Edge(job, nr, predecessor, True) for job, nr, predecessor, *_ in found]
+        if not edges:
+            return
+        waiting, _ = self._lock(sorted({edge.job for edge in edges}))
+        named = {predecessor: Ended(job_id, name, State.FAILED) for _, _, predecessor, job_id, name in found}
+        first = {seq: readable(error) or "" for seq, (_, error) in page.failed.items()}
+        further = fail_further(first, [edge[:3] for edge in edges], named, waiting)
+        page.failed |= {seq: (PREDECESSOR, error) for seq, error in further.items()}
+        page.looked_at += [(edge, False) for edge in edges if edge.job in further and edge.predecessor in page.failed]
+
     def _write(self, page: _Page) -> None:
+        if page.failed:
+            self._fail_further(page)
         if page.added:
             self._db.send(_SQL["add_due"], (as_json([edge._asdict() for edge in page.added]),))
         rows = [edge._asdict() | {"open": stays} for edge, stays in page.looked_at]

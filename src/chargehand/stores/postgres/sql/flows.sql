@@ -116,6 +116,22 @@ fin AS (
     reason, failed_in, why FROM h)
 SELECT seq, flow FROM h
 
+-- name: below
+-- The edges to these jobs, and to all that fail because of them, with the id and the name of each predecessor; without
+-- those that are due, which others may have locked. (OFFSET 0: each level of a long chain uses the indexes.)
+WITH RECURSIVE n(seq) AS (
+  SELECT unnest($1::bigint[])
+  UNION
+  SELECT f.job FROM n CROSS JOIN LATERAL (
+    SELECT g.job FROM chargehand_edge g
+    WHERE g.predecessor = n.seq AND g.open AND NOT g.due AND g.strict OFFSET 0) AS f)
+SELECT g.job, g.nr, n.seq, j.id, j.name FROM n
+  CROSS JOIN LATERAL (
+    SELECT job, nr FROM chargehand_edge WHERE predecessor = n.seq AND open AND NOT due AND strict OFFSET 0) AS g
+  CROSS JOIN LATERAL (
+    SELECT id, coalesce(label, queue) AS name FROM chargehand_job WHERE seq = n.seq OFFSET 0) AS j
+LIMIT $2::bigint
+
 -- name: mark_due
 UPDATE chargehand_edge SET due = true WHERE predecessor = ANY ($1::bigint[]) AND open AND NOT due
 

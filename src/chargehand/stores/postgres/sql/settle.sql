@@ -95,11 +95,12 @@ FROM chargehand_job j JOIN chargehand_live t ON t.seq = j.seq WHERE j.id = $2 AN
 
 -- name: lock_with_followers
 -- Locks jobs, and those that fail with them. Jobs that wait for others come last: an outcome has its own job locked while
--- it looks at such ones.
+-- it looks at such ones. (OFFSET 0: see `bad`.)
 WITH RECURSIVE n(seq) AS (
   SELECT seq FROM chargehand_job WHERE id = ANY ($1::text[])
   UNION
-  SELECT g.job FROM n JOIN chargehand_edge g ON g.predecessor = n.seq WHERE g.open AND g.strict)
+  SELECT f.job FROM n CROSS JOIN LATERAL (
+    SELECT g.job FROM chargehand_edge g WHERE g.predecessor = n.seq AND g.open AND g.strict OFFSET 0) AS f)
 SELECT seq FROM chargehand_live WHERE seq IN (SELECT seq FROM n) ORDER BY waits IS NOT DISTINCT FROM 'jobs', seq FOR UPDATE
 
 -- name: expire

@@ -1,0 +1,44 @@
+"""Which jobs fail because others do."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chargehand.model.flows import Ended, fail_further
+from chargehand.model.job import State
+
+MOST = 12
+
+
+def named() -> dict[int, Ended]:
+    return {number: Ended(f"j{number}", f"q{number}", State.FAILED) for number in range(MOST)}
+
+
+# spec: FL-2
+def test_a_job_fails_because_of_the_nearest_failure_and_says_so() -> None:
+    edges = [(1, 0, 0), (2, 0, 1), (3, 1, 0), (3, 0, 2), (4, 0, 3), (5, 1, 0), (5, 0, 9), (6, 0, 8)]
+    assert fail_further({0: "x"}, edges, named(), range(6)) == {
+        1: "predecessor j0 (q0) failed: x",
+        2: "predecessor j1 (q1) failed: predecessor j0 (q0) failed: x",
+        3: "predecessor j0 (q0) failed: x",
+        4: "predecessor j3 (q3) failed: predecessor j0 (q0) failed: x",
+        5: "predecessor j0 (q0) failed: x",
+    }
+    assert fail_further({0: "x", 9: "y"}, edges, named(), {5}) == {5: "predecessor j9 (q9) failed: y"}
+
+
+# spec: FL-2
+@given(
+    st.sets(st.integers(0, MOST - 1), min_size=1),
+    st.lists(st.tuples(*[st.integers(0, MOST - 1)] * 3)),
+    st.sets(st.integers(0, MOST - 1)),
+)
+def test_what_fails_is_what_waits_below_a_failure(
+    failed: set[int], edges: list[tuple[int, int, int]], waiting: set[int]
+) -> None:
+    found = fail_further(dict.fromkeys(failed, "x"), edges, named(), waiting)
+    below = set(failed)
+    while more := {job for job, _, predecessor in edges if predecessor in below and job in waiting} - below:
+        below |= more
+    assert set(found) == below - failed
+    for job, error in found.items():
+        assert any(error.startswith(f"predecessor j{above} ") for one, _, above in edges if one == job)
