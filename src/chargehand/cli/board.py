@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chargehand import clock
 from chargehand.cli import show
-from chargehand.cli.fit import GAP, fit, wrapped
+from chargehand.cli.fit import GAP, fit, shorten, wrapped
 from chargehand.cli.nodes import COLUMNS as NODES
 from chargehand.errors import summary
 
@@ -30,8 +30,9 @@ WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "GPU", "JOBS", "RESTARTS", "LEFT
 QUEUES = ("QUEUE", "QUEUED", "RUNNING", "DONE", "FAILED", "PER S", "MEAN", "ETA", "OLDEST")
 FAILED = ("FAILED JOB", "QUEUE", "WHEN", "REASON", "ERROR")
 WELL = ("healthy", "asleep", "paused")
-ERRORS, LEAST_WORKERS = 5, 4
-"""Reasons of the verdict, and lines about workers that are always shown."""
+DOWN = ("failed", "crashed", "error", "gone")
+ERRORS = 5
+"""Reasons of the verdict where the height does not matter."""
 
 
 def is_well(status: str, flags: Sequence[str]) -> bool:
@@ -103,28 +104,47 @@ def _put(things: dict[Any, dict[str, Any]], key: Any, body: dict[str, Any], even
 
 def drawn(board: Board, height: int | None = None, width: int | None = None) -> RenderableType:
     """Returns the tables for a terminal of this size (None: any): the unwell workers first. If there is no room for the
-    well ones, they are counted by crew."""
+    well ones, they are counted by crew. Workers take half of the screen before other tables give up lines."""
+    several = len(board.nodes) > 1
+    above: list[Text] = [*_verdict(board, height, width), Text("")]
+    if several:
+        above += [*_table(NODES, [_node(board.nodes[name]) for name in sorted(board.nodes)], width), Text("")]
+    below = _below(board, height, width)
+    if height is None:
+        return Group(*above, *_workers(board, several, None, width), *below)
+    workers = _workers(board, several, max(height // 2, height - len(above) - len(below)), width)
+    room = height - len(above) - len(workers)
+    if len(below) > room:
+        below = _cut(_below(board, height, width, waiting_first=True), room, "queues")
+    return Group(*above, *workers, *below)
+
+
+def _verdict(board: Board, height: int | None, width: int | None) -> list[Text]:
+    """Returns the lines of the verdict and its first reasons."""
     found = dict.fromkeys(show.safe(summary(error)) for error in board.health["errors"])
-    texts = list(found)[: ERRORS if height is None else max(1, height // 8)]
+    texts = list(found)[: ERRORS if height is None else max(1, height // 12)]
     if width is not None:
         texts = [line for text in texts for line in wrapped(text, width - 2, 2)]
-    errors = [Text(f"  {text}") for text in texts]
-    verdict = Text(f"{show.safe(board.store)}  verdict ")
-    verdict.append(board.health["status"], COLOURS.get(board.health["status"], ""))
-    several = len(board.nodes) > 1
+    status, store = board.health["status"], show.safe(board.store)
+    if width is not None:
+        store = shorten(store, width - len("  verdict ") - len(status))
+    verdict = Text(f"{store}  verdict ").append(status, COLOURS.get(status, ""))
+    return [verdict, *(Text(f"  {text}") for text in texts)]
+
+
+def _below(board: Board, height: int | None, width: int | None, *, waiting_first: bool = False) -> list[Text]:
+    """Returns the tables of the queues and the newest failures; `waiting_first`: queues in which jobs wait first."""
     queues = [queue for queue in board.sorted_queues() if queue["name"] is not None]
-    parts: list[RenderableType] = [verdict, *errors, Text("")]
-    if several:
-        parts += [*_table(NODES, [_node(board.nodes[name]) for name in sorted(board.nodes)], width), Text("")]
-    below: list[RenderableType] = [Text(""), *_table(QUEUES, [_queue(queue) for queue in queues], width)]
+    if waiting_first:
+        queues.sort(key=lambda queue: queue["oldest_wait_s"] is None)
+    lines = [Text(""), *_table(QUEUES, [_queue(queue) for queue in queues], width)]
     for queue in queues:
         if queue.get("rate_next_ms") is not None:
-            below.append(Text(show.safe(f"queue {queue['name']}: {show.rate_wait(queue['rate_next_ms'])}"), "dim"))
+            lines.append(Text(show.safe(f"queue {queue['name']}: {show.rate_wait(queue['rate_next_ms'])}"), "dim"))
     if board.failures:
         failures = board.failures if height is None else board.failures[: max(1, height // 12)]
-        below += [Text(""), *_table(FAILED, [_failure(job) for job in failures], width, 1)]
-    room = None if height is None else max(LEAST_WORKERS, height - len(parts) - len(below))
-    return Group(*parts, *_workers(board, several, room, width), *below)
+        lines += [Text(""), *_table(FAILED, [_failure(job) for job in failures], width, 1)]
+    return lines
 
 
 def _workers(board: Board, several: bool, room: int | None, width: int | None) -> list[Text]:
@@ -141,17 +161,24 @@ def _workers(board: Board, several: bool, room: int | None, width: int | None) -
     if room is None or len(lines) <= room:
         return lines
     unwell = [worker for worker in workers if not is_well(worker["status"], worker["flags"])]
-    counted = _counted([worker for worker in workers if worker not in unwell])
+    unwell.sort(key=lambda worker: worker["status"] not in DOWN)
+    counted = _counted([worker for worker in workers if worker not in unwell], width)
     lines = table(unwell) if unwell else []
-    if len(lines) + len(counted) > room:
-        left = len(lines)
-        lines = lines[: max(2, room - len(counted) - 1)]
-        lines.append(Text(f"… {left - len(lines)} more lines about workers: chargehand status", "dim"))
-    return [*lines, *counted]
+    lines = _cut(lines, max(room // 2, room - len(counted)))
+    return [*lines, *_cut(counted, room - len(lines))]
 
 
-def _counted(workers: Sequence[dict[str, Any]]) -> list[Text]:
-    """Returns a line for each crew: how many of its workers are in which state, and how many have a job."""
+def _cut(lines: list[Text], most: int, about: str = "workers") -> list[Text]:
+    """Returns at most so many lines; the last one says how many are missing."""
+    if len(lines) <= most:
+        return lines
+    kept = max(0, most - 1)
+    return [*lines[:kept], Text(f"… {len(lines) - kept} more lines about {about}: chargehand status", "dim")]
+
+
+def _counted(workers: Sequence[dict[str, Any]], width: int | None) -> list[Text]:
+    """Returns how many workers of each crew are in which state, and how many have a job: as many crews in a line as
+    fit."""
     crews: dict[str, list[dict[str, Any]]] = {}
     for worker in workers:
         crews.setdefault(worker["crew"] or "", []).append(worker)
@@ -159,9 +186,13 @@ def _counted(workers: Sequence[dict[str, Any]]) -> list[Text]:
     for crew, its in sorted(crews.items()):
         states = Counter(worker["status"] for worker in its)
         busy = sum(worker["current_job"] is not None for worker in its)
-        line = Text(show.safe(f"{crew}: "))
-        line.append(", ".join(f"{count} {status}" for status, count in sorted(states.items())), "green")
-        lines.append(line.append(f"; {busy} busy"))
+        words = Text(show.safe(f"{crew}: "))
+        words.append(", ".join(f"{count} {status}" for status, count in sorted(states.items())), "green")
+        words.append(f"; {busy} busy" if busy else "")
+        if lines and width is not None and lines[-1].cell_len + GAP + words.cell_len <= width:
+            lines[-1].append(" " * GAP).append_text(words)
+        else:
+            lines.append(words)
     return lines
 
 
