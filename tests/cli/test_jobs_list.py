@@ -30,3 +30,13 @@ def test_the_cause_stands_in_the_list(hand: Chargehand, outcome: Outcome, told: 
         tx.jobs.settle([ended], ME)
     lines = CliRunner().invoke(app, ["jobs", "list", "--store", str(hand.path)]).stdout.splitlines()
     assert lines[1].endswith(f"  {told}")
+
+
+def test_an_empty_list_says_so(hand: Chargehand) -> None:  # spec: CL-3
+    def told(*words: str) -> str:
+        return CliRunner().invoke(app, [*words, "--store", str(hand.path)]).stdout
+
+    assert told("jobs", "list") == "no jobs\n"
+    assert told("jobs", "list", "--groups") == "no failed jobs\n"
+    assert told("status").splitlines()[-1] == "no jobs"
+    assert told("jobs", "list", "--json") == "[]\n"

@@ -1,5 +1,6 @@
 """Tests for `chargehand status` while the store cannot be read."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from typer.testing import CliRunner
 
 from chargehand.cli import find
 from chargehand.cli.main import app
+from chargehand.cli.status import status
 from chargehand.errors import StoreError
-from chargehand.model.status import NodeStatus, NodeWorker
+from chargehand.model.status import NodeStatus, NodeWorker, StoreStatus
 
 
 class Away:
@@ -40,3 +42,20 @@ def test_the_node_of_this_machine_is_shown_although_the_store_is_away(monkeypatc
     listed = [line.split()[0] for line in told.stdout.splitlines() if line.startswith("worker:")]
     assert listed == ["worker:tag:2", "worker:tag:3", "worker:tag:0", "worker:tag:1"], "the unwell ones first"
     assert CliRunner().invoke(app, ["status", "--json"]).stdout == ""
+
+
+def test_causes_are_wrapped_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # spec: CL-3
+    class Failing(Away):
+        def status(self) -> dict[str, Any]:
+            return to_builtins(NodeStatus(node="gpu-1", pid=5, store=StoreStatus(failing="the disk is full " * 8)))
+
+    monkeypatch.setattr(find, "service", lambda *_: Failing())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(StoreError):
+        status()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()).count("the disk is full") == 8

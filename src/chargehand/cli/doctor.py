@@ -56,7 +56,7 @@ def _remote(url: str, pack: Path | None) -> Diagnosis:
 
 
 def _show(found: Diagnosis, *, others: bool) -> None:
-    show.line(show.safe(found.headline))
+    show.paragraph("", found.headline, indent=0)
     if found.store:
         show.line(f"store {show.safe(found.store)}")
     for finding in found.findings:

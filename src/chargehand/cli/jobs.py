@@ -227,7 +227,7 @@ def list_jobs(
             )
             for j in jobs
         ]  # fmt: skip
-        show.table(columns, rows)
+        show.table(columns, rows) if rows else show.line("no jobs")
         if len(jobs) == limit:
             show.line(f"more: --before {jobs[-1].id}")
     hints.searched(found.searched_ms)
@@ -251,7 +251,8 @@ def _list_failures(service: Service, which: JobFilter, *, json: bool) -> None:
              None if group.last_ms is None else show.ago(group.last_ms), group.filter)
             for group in found.groups
         ]  # fmt: skip
-        show.table(("FAILED", "CAUSE", "QUEUES", "LAST", "FILTER"), rows)
+        columns = ("FAILED", "CAUSE", "QUEUES", "LAST", "FILTER")
+        show.table(columns, rows) if rows else show.line("no failed jobs")
     hints.searched(found.searched_ms)
 
 

@@ -34,7 +34,7 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     except StoreError:
         if known is not None and not json:
             show.line(f"store  {service.address}")
-            show.line(f"node   {_node_line(known, None, None)}")
+            show.paragraph("node", _node_line(known, None, None), indent=7)
             show.line("")
             _workers(known, None)
         raise
@@ -50,18 +50,16 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     else:
         show.line(f"store  {service.address}")
         if known is not None or silent is not None or not others:
-            show.line(f"node   {_node_line(known, silent, coming)}")
+            show.paragraph("node", _node_line(known, silent, coming), indent=7)
         for pause in pauses:
-            show.line(f"paused {_pause_line(pause)}{_waiting(pause, crews, counts)}")
+            show.paragraph("paused", f"{_pause_line(pause)}{_waiting(pause, crews, counts)}", indent=7)
         if known is not None or others:
             verdict = service.verdict() if known is None or others else known.verdict
             show.line(f"verdict {verdict.status}")
             for reason in verdict.reasons:
-                show.line(f"  {show.safe(summary(reason))}")
+                show.paragraph("", summary(reason), indent=2)
             for crew, why in known.breakers.items() if known is not None else ():
-                show.line(
-                    f"  crew {show.safe(crew)}: the circuit breaker is open, one worker is tried: {show.safe(why)}"
-                )
+                show.paragraph("", f"crew {crew}: the circuit breaker is open, one worker is tried: {why}", indent=2)
             show.line("")
             if others:
                 node_table(nodes)
@@ -69,7 +67,8 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
             _workers(known, elsewhere if others else None)
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
-        show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
+        rows = [[getattr(count, n) for n in names] for count in counts]
+        show.table([n.upper() for n in names], rows) if rows else show.line("no jobs")
         for count in counts:
             if count.following:
                 verb = "waits" if count.following == 1 else "wait"
