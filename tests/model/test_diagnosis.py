@@ -282,6 +282,10 @@ def test_nothing_is_found_where_nothing_is() -> None:  # spec: CL-4
     [
         (facts(worker(), waiting={"tag": 60_000}, pauses=[{"scope": "tag", "who": "o"}]), "unexplained"),
         (facts(worker(ready_s=3.0), waiting={"tag": 60_000}), "unexplained"),
+        (
+            facts(worker(), worker(1, current_job="j"), waiting={"tag": 60_000}, last_done={"tag": NOW - 400}),
+            "unexplained",
+        ),
         (facts(worker(), lock={"seconds": 2.0, "holder": {"pid": 7}}), "store-locked"),  # the node itself writes
         (facts(worker(status="starting"), worker(1)), "loading"),
         (facts(worker(status="stopped", reason="stopped"), worker(1), waiting={"tag": 1}), "stopped"),

@@ -76,8 +76,8 @@ def died_of(facts: Facts, crew: str, otherwise: str) -> str:
     """Describes briefly why a crew's workers die."""
     last: Crash | None = next((crash for crash in facts.crashes if crash.crew == crew), None)
     if last is None:
-        return summary(otherwise, 80)
-    return summary(crash_line(last.reason, last.text, signal=last.signal, where=last.where).line, 80)
+        return summary(otherwise, 120)
+    return summary(crash_line(last.reason, last.text, signal=last.signal, where=last.where).line, 120)
 
 
 def _remembered(facts: Facts) -> Iterator[Finding]:
@@ -259,7 +259,11 @@ def _busy(facts: Facts, crew: str, left: Sequence[NodeWorker], waiting: int) -> 
             f"for {length(longest.job_s or 0)}; {jobs(waiting)} waiting",
             remedy=facts.command(f"scale {crew} {len(left) + 1}") + ", if the machine has capacity",
         )
-    elif facts.waiting.get(queue, 0) > LONG_WAITING_MS and min(worker.ready_s or 0 for worker in free) > 15:
+    elif (
+        facts.waiting.get(queue, 0) > LONG_WAITING_MS
+        and facts.now_ms - facts.last_done.get(queue, 0) > LONG_WAITING_MS  # otherwise it is between two jobs
+        and min(worker.ready_s or 0 for worker in free) > 15
+    ):
         yield Finding(
             severity=Severity.WARNING,
             cause="unexplained",
