@@ -129,3 +129,12 @@ def test_doctor_and_logs_over_http_without_a_node(web: Web) -> None:  # spec: DB
     assert found["findings"][0]["remedy"]
     assert web.get("/api/v1/logs", params={"scope": "tag", "limit": 5}) == {"lines": []}
     assert isinstance(web.hand, Chargehand)
+
+
+def test_the_diagnosis_is_never_older_than_its_request(web: Web) -> None:  # spec: DB-6
+    """A pause that was just ended is not shown again from a cached diagnosis."""
+    for _ in range(2):
+        web.hand.pause("plain", reason="measuring")
+        assert "paused" in [finding["cause"] for finding in web.get("/api/v1/doctor")["findings"]]
+        web.hand.resume("plain")
+        assert "paused" not in [finding["cause"] for finding in web.get("/api/v1/doctor")["findings"]]

@@ -67,7 +67,7 @@ class Site:
         self.readiness = Cached(lambda: self.in_thread(self.ready), MAX_AGE / 2, clock.monotonic)
         """Whether jobs are performed; cached for callers without a key, of whom there may be many."""
         self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
-        """The diagnosis; at most one runs at a time."""
+        """The diagnosis; at most one runs at a time, and who wants a new one takes `get_newer`."""
         # Cookies are shared by all ports of a host: the name differs for each store.
         self.cookie = f"chargehand_{sha256(str(hand.location).encode()).hexdigest()[:8]}"
 

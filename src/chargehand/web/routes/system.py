@@ -12,13 +12,16 @@ from chargehand.web.deps import READ, Here, Text, router
 from chargehand.web.documents import answers, respond
 
 MOST_LINES = 2000
+EXAMINED_EVERY = 1.0
+"""Seconds from one examination to the next, at least. Each caller gets one that began after its request: the page asks
+because something has changed."""
 routes = router("system")
 
 
 @routes.get("/api/v1/doctor", dependencies=READ, responses=answers(Diagnosed, examples.DIAGNOSED))
 async def doctor(site: Here) -> Response:
     """Returns the diagnosis: a headline, and the causes with their remedies, most severe and most likely first."""
-    found: Diagnosis = await site.diagnosis.get()
+    found: Diagnosis = await site.diagnosis.get_newer(EXAMINED_EVERY)
     return respond(Diagnosed(well=found.well, **msgspec.structs.asdict(found)))
 
 
