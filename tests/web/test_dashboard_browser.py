@@ -40,6 +40,13 @@ from dashbrowser import (  # noqa: E402
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright  # noqa: E402 (it may not be there)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+CUT = """
+selector => [...document.querySelectorAll(selector)]
+  .filter(each => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1
+    || each.getBoundingClientRect().right > innerWidth)
+  .map(each => each.innerText)
+"""
+"""The texts of elements that do not show all they have, or stand outside the page."""
 PAGES = (
     "",
     "?view=tiles",
@@ -198,6 +205,13 @@ def test_a_kill_a_restart_a_give_up_and_a_reset_are_seen(
     expect(tile(page, "faults:0")).to_have_attribute("data-state", "failed")
     expect(tile(page, "faults:0")).to_contain_text("given up")
     _what_is_wrong_stands_first(page, served)
+    go(page, "queue/faults")
+    its = page.get_by_role("region", name="Problems").get_by_role("listitem")
+    expect(its).to_have_text(re.compile("crew faults: 1 of 1 given up: killed .SIGKILL."))
+    expect(its.get_by_role("button", name="Reset faults")).to_be_visible()
+    go(page, "queue/steps")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queue steps")
+    expect(its).to_have_count(0)
     go(page, "doctor")
     expect(page.get_by_role("button", name="Reset faults")).to_be_visible()
     page.get_by_role("button", name="Reset faults").click()
@@ -451,6 +465,33 @@ def test_a_phone_in_the_dark(browser: Browser, served: Served, keys: dict[str, s
     context.close()
 
 
+def test_nothing_is_cut_on_a_phone(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:  # spec: DB-8 DB-4 DB-3
+    """Causes are whole, a job's life shows only words that fit, and jobs are named by the ends of their ids."""
+    done = [served.steps.enqueue({"steps": 1, "seconds": 0.01}) for _ in range(8)]
+    bad = served.steps.enqueue({"steps": 1, "seconds": 0.01, "error": "truncated"}, label="b.flac", delay=1)
+    eventually(lambda: served.hand.job(bad.id).state.value == "failed", 30)
+    pages(served)  # there is a crash
+    context = browser.new_context(viewport={"width": 375, "height": 720})
+    page = watched.watch(context.new_page())
+    sign_in(page, served.url, keys["ann"])
+    go(page, "crashes")
+    expect(page.locator("td.cause a").first).to_be_visible()
+    assert page.evaluate(CUT, "td.cause .short") == []
+    go(page, f"job/{bad.id}")
+    expect(page.locator(".life li")).to_have_count(2)
+    assert page.evaluate(CUT, ".life li") == []
+    expect(page.locator(".life li").last).to_contain_text("raised after")  # for screen readers
+    ends = {each.id[-8:]: each.id for each in done}
+    go(page, "worker/worker:steps:0")
+    events = page.get_by_role("list", name="Events, newest first")
+    link = events.get_by_role("link").filter(has_text=re.compile("^[0-9a-f]{8}$")).first
+    expect(link).to_have_attribute("title", re.compile(r"^[0-9a-f]{32}$"))
+    assert any(text in ends for text in events.get_by_role("link").all_inner_texts())
+    context.close()
+
+
 def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, str], watched: Watched) -> None:
     # spec: DB-1 EV-4
     told = "".join(worker_event(number, "healthy") for number in range(1000)) + worker_event(7, "crashed")
@@ -687,13 +728,13 @@ def _a_worker_has_a_past(page: Page, served: Served) -> None:
     past = served.hand.worker_history(worker) or {}
     go(page, f"worker/{worker}")
     moments = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
-    ended = moments.filter(has=page.get_by_role("link", name=before.id))
+    ended = moments.filter(has=page.get_by_role("link", name=before.id[-8:]))
     expect(ended).to_have_text(re.compile(r"done.*\d+ m?s$"))
     expect(moments.filter(has_text="starting").first).to_contain_text("process")
     chart = page.get_by_role("img", name=f"Memory of {worker} over the last hour")
     expect(chart).to_have_attribute("data-since", re.compile(str(past["memory_at_ms"][0] // 1000)))
     since = served.faults.enqueue({}, label="since")
-    expect(moments.filter(has_text=since.id)).to_have_text(
+    expect(moments.filter(has_text=since.id[-8:])).to_have_text(
         re.compile(r"done.*\d+ m?s$")
     )  # once, however it was heard of
     expect(ended).to_have_count(1)

@@ -36,7 +36,7 @@ export function Crashes({ component, node, again }: { component?: string; node?:
       {page && page.crashes.length === 0 && <Empty>No crashes recorded.</Empty>}
       {page && page.crashes.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Crash reports">
-          <table>
+          <table class="stacked">
             <thead>
               <tr>
                 <th scope="col">When</th>
@@ -50,12 +50,12 @@ export function Crashes({ component, node, again }: { component?: string; node?:
             <tbody>
               {page.crashes.map((crash) => (
                 <tr key={crash.id}>
-                  <td><Ago ms={crash.at_ms} /></td>
-                  <td><WorkerLink component={crash.component} node={crash.node} /></td>
+                  <td class="when"><Ago ms={crash.at_ms} /></td>
+                  <td class="lead"><WorkerLink component={crash.component} node={crash.node} /></td>
                   <td><State state="crashed" word={crash.reason} /></td>
-                  <td class="cause"><a href={to("crash", crash.id)} title={crash.cause}>{crash.cause}</a></td>
-                  <td class="soft cause" title={crash.follows}>{crash.follows}</td>
-                  <td>{crash.job && <a href={toJob(crash.job)}>{shortId(crash.job)}</a>}</td>
+                  <td class="cause"><a class="short" href={to("crash", crash.id)} title={crash.cause}>{crash.cause}</a></td>
+                  <td class="soft cause"><span class="short" title={crash.follows}>{crash.follows}</span></td>
+                  <td class="job">{crash.job && <a href={toJob(crash.job)}>{shortId(crash.job)}</a>}</td>
                 </tr>
               ))}
             </tbody>

@@ -100,7 +100,7 @@ function Newer({ page, first, look }: { page: FlowPage | null; first: boolean; l
 function Table({ rows }: { rows: FlowRecord[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Flows">
-      <table>
+      <table class="stacked">
         <thead>
           <tr>
             <th scope="col">State</th>
@@ -134,10 +134,10 @@ function Row({ row }: { row: FlowRecord }) {
   const all = allOfCounts(flow.counts);
   return (
     <tr data-flow={flow.id}>
-      <td>
+      <td class="when">
         <State state={flow.state} word={flow.state} />
       </td>
-      <td class="name">
+      <td class="name lead">
         <a href={to("flow", flow.id)} title={flow.id}>
           {plain(flow.name)}
         </a>
@@ -146,7 +146,7 @@ function Row({ row }: { row: FlowRecord }) {
         <CountsBar counts={flow.counts} />
         <span class="soft">{countWords(flow.counts)}</span>
       </td>
-      <td class="number">
+      <td class="number wide">
         {count(flow.counts.done)} of {count(all)}
       </td>
       <td>

@@ -227,7 +227,7 @@ function Attempts({ job }: { job: JobDetail }) {
       )}
       {job.attempt_history.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Attempts">
-          <table>
+          <table class="stacked">
             <thead>
               <tr>
                 <th scope="col">Started</th>
@@ -240,11 +240,11 @@ function Attempts({ job }: { job: JobDetail }) {
             <tbody>
               {job.attempt_history.map((each) => (
                 <tr key={each.claim}>
-                  <td>
+                  <td class="when">
                     <Ago ms={each.started_ms} />
                   </td>
-                  <td>{each.worker ? <WorkerLink component={each.worker} node={each.node} /> : "–"}</td>
-                  <td class="number">{length(each.duration_ms / 1000)}</td>
+                  <td class="lead">{each.worker ? <WorkerLink component={each.worker} node={each.node} /> : "–"}</td>
+                  <td class="number took">{length(each.duration_ms / 1000)}</td>
                   <td>
                     <State state={ENDS[each.outcome] ?? "cancelled"} word={each.outcome} />
                   </td>

@@ -13,6 +13,8 @@ interface Span {
   kind: "waited" | "attempt";
   state: string;
   words: string;
+  /** What stands in a span without room for the words. */
+  brief: string;
 }
 
 const CRASHED = ["crashed"];
@@ -20,15 +22,19 @@ const FAILED = ["raised", "timed out", "gave up"];
 /** The least width of an attempt, in percent of the life: a short one stays visible. */
 const LEAST = 0.6;
 
+/** With more spans than this, an attempt may be too narrow for its mark. */
+const MANY = 12;
+
 /** Returns the spans of a job's life, in order; `at` is the present. */
 function spansOf(job: JobDetail, at: number): Span[] {
   const attempts = job.attempt_history.map((each): Span => {
     const state = each.outcome === "done" ? "done" : CRASHED.includes(each.outcome) ? "crashed" : FAILED.includes(each.outcome) ? "failed" : "cancelled";
     const until = each.started_ms + each.duration_ms;
-    return { from: each.started_ms, until, kind: "attempt", state, words: `${each.outcome} after ${length(each.duration_ms / 1000)}` };
+    return { from: each.started_ms, until, kind: "attempt", state, words: `${each.outcome} after ${length(each.duration_ms / 1000)}`, brief: length(each.duration_ms / 1000) };
   });
   if (job.state === "running" && job.started_ms) {
-    attempts.push({ from: job.started_ms, until: at, kind: "attempt", state: "running", words: `running for ${length((at - job.started_ms) / 1000)}` });
+    const took = length((at - job.started_ms) / 1000);
+    attempts.push({ from: job.started_ms, until: at, kind: "attempt", state: "running", words: `running for ${took}`, brief: took });
   }
   const spans: Span[] = [];
   let since = job.created_ms;
@@ -42,7 +48,8 @@ function spansOf(job: JobDetail, at: number): Span[] {
 }
 
 function waited(from: number, until: number, again: boolean): Span {
-  return { from, until, kind: "waited", state: "queued", words: `${again ? "paused" : "waited"} ${length((until - from) / 1000)}` };
+  const brief = length((until - from) / 1000);
+  return { from, until, kind: "waited", state: "queued", words: `${again ? "paused" : "waited"} ${brief}`, brief };
 }
 
 export function Life({ job }: { job: JobDetail }) {
@@ -59,7 +66,7 @@ export function Life({ job }: { job: JobDetail }) {
       <h2>
         <span id="life">Life</span> <span class="soft">{length(whole / 1000)} to scale</span>
       </h2>
-      <ol class="life">
+      <ol class={spans.length > MANY ? "life many" : "life"}>
         {spans.map((span) => (
           <li
             key={`${span.kind}${span.from}`}
@@ -68,7 +75,9 @@ export function Life({ job }: { job: JobDetail }) {
             title={span.words}
           >
             {span.kind === "attempt" && ["failed", "crashed"].includes(span.state) && <Mark state={span.state} />}
-            <span>{span.words}</span>
+            <span class="hidden">{span.words}</span>
+            <span class="words" aria-hidden="true">{span.words}</span>
+            <span class="brief" aria-hidden="true">{span.brief}</span>
           </li>
         ))}
       </ol>

@@ -29,7 +29,7 @@ export function Nodes() {
 function NodeTable({ names }: { names: string[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Nodes">
-      <table class="nodes">
+      <table class="nodes stacked">
         <thead>
           <tr>
             <th scope="col">Node</th>
@@ -57,16 +57,16 @@ function NodeRow({ name }: { name: string }) {
   if (!node) return null;
   return (
     <tr data-node={name} data-state={node.status}>
-      <th scope="row">{name}</th>
-      <td>
+      <th scope="row" class="lead">{name}</th>
+      <td class="when">
         <State state={node.drain ? "stopping" : node.status} word={node.drain ?? undefined} />
         {node.reason && <div class="why">{node.reason}</div>}
       </td>
-      <td>{node.machine ?? "–"}</td>
-      <td>{node.version ?? "–"}</td>
-      <td>{node.pid ?? "–"}</td>
-      <td>{node.started_ms && node.status !== "gone" ? <Since ms={node.started_ms} roughly /> : "–"}</td>
-      <td>{node.last_beat_ms ? <Ago ms={node.last_beat_ms} /> : "–"}</td>
+      <td class="wide">{node.machine ?? "–"}</td>
+      <td class="wide">{node.version ?? "–"}</td>
+      <td class="wide">{node.pid ?? "–"}</td>
+      <td class="wide">{node.started_ms && node.status !== "gone" ? <Since ms={node.started_ms} roughly /> : "–"}</td>
+      <td class="beat">{node.last_beat_ms ? <Ago ms={node.last_beat_ms} /> : "–"}</td>
       <td>{crewWords(node)}</td>
     </tr>
   );

@@ -5,7 +5,7 @@ import { get } from "./api";
 import { Ago, Hint, Skeleton, Trouble, useAsked, useEvery, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { Operation } from "./types";
-import { shortName } from "./words";
+import { shortId, shortName } from "./words";
 
 const EVERY_MS = 3000;
 
@@ -28,7 +28,7 @@ export function Operations() {
       )}
       {page && page.operations.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Operations">
-          <table>
+          <table class="stacked">
             <thead>
               <tr>
                 <th scope="col">When</th>
@@ -42,12 +42,12 @@ export function Operations() {
             <tbody>
               {page.operations.map((each) => (
                 <tr key={each.id}>
-                  <td><Ago ms={each.at_ms} /></td>
-                  <td>{each.who}</td>
+                  <td class="when"><Ago ms={each.at_ms} /></td>
+                  <td class="lead">{each.who}</td>
                   <td>{each.verb}</td>
                   <td><Target name={each.target} /></td>
                   <td class="what">{each.detail}</td>
-                  <td class="soft">{each.origin}</td>
+                  <td class="soft origin">{each.origin}</td>
                 </tr>
               ))}
             </tbody>
@@ -67,7 +67,7 @@ export function Operations() {
 function Target({ name }: { name: string }) {
   const [kind, ...rest] = name.split(":");
   const what = rest.join(":");
-  if (kind === "job") return <a href={to("job", what)}>{what.slice(0, 12)}…</a>;
+  if (kind === "job") return <a href={to("job", what)}>job {shortId(what)}</a>;
   if (kind === "worker") return <a href={to("worker", name)}>{shortName(name)}</a>;
   if (kind === "recurring") return <a href={to("recurring")}>{what}</a>;
   if (kind === "key") return <a href={to("keys")}>key {what}</a>;

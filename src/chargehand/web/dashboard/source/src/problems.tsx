@@ -126,9 +126,10 @@ export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }
   );
 }
 
-export function Problems() {
-  const found = problems.value;
-  const told = health.value?.errors ?? [];
+/** The problems; `of`: only those of these queues and crews, and of their workers. */
+export function Problems({ of }: { of?: string[] }) {
+  const found = problems.value.filter(({ about }) => !of || [about, about.split(":")[1]].some((name) => name && of.includes(name)));
+  const told = of ? [] : (health.value?.errors ?? []);
   if (!found.length && (diagnosed.value || !told.length)) return null;
   return (
     <section class="problems" aria-labelledby="problems">

@@ -3,15 +3,16 @@
 import { useState } from "preact/hooks";
 import { may } from "./api";
 import { Chart, type Line } from "./charts";
-import { acting, crews, type LiveQueue, now, queues, workerKeys, workers, workersTick } from "./live";
+import { acting, crews, type LiveQueue, nodeless, now, queues, workerKeys, workers, workersTick } from "./live";
 import { quoted } from "./filter";
 import { Causes } from "./jobs";
 import { retryFailed } from "./orders";
+import { Problems } from "./problems";
 import { Empty, Hint, Skeleton, Since, Until, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, type Figure, reach, REACH } from "./samples";
 import type { CrewRow } from "./types";
-import { count, length, many, perMinute, plain, waiting } from "./words";
+import { count, length, many, perMinute, plain, shortId, waiting } from "./words";
 import { CrewOrders, Workers } from "./workers";
 
 /** Up to this number, each failure is looked at as it comes; of more, every tenth. */
@@ -68,6 +69,7 @@ export function QueuePage({ name }: { name: string }) {
         )}
         {serving.map((crew) => <CrewOrders key={crew.name} crew={crew.name} />)}
       </header>
+      <Problems of={[name, ...serving.map((crew) => crew.name)]} />
       {!queue && <Skeleton rows={3} />}
       {queue && <Figures queue={queue} name={name} />}
       <header class="head charts-head">
@@ -96,7 +98,7 @@ export function QueuePage({ name }: { name: string }) {
         <Longest crews={serving.map((crew) => crew.name)} />
       </div>
       {serving.map((crew) => <Limits key={crew.name} crew={crew} queue={queue} />)}
-      {serving.length === 0 && queue && <Hint command="chargehand doctor">No crew serves this queue: its jobs are not processed.</Hint>}
+      {serving.length === 0 && queue && nodeless.value === null && <Hint command="chargehand doctor">No crew serves this queue: its jobs are not processed.</Hint>}
       {serving.map((crew) => <Workers key={crew.name} crew={crew.name} />)}
     </>
   );
@@ -167,7 +169,7 @@ function Longest({ crews: its }: { crews: string[] }) {
         {running.map((worker) => (
           <li key={`${worker.component}@${worker.node}`}>
             <b class="number"><Since ms={worker.job_since_ms!} /></b>
-            <a class="what" href={toJob(worker.current_job!)}>{plain(worker.progress?.detail || worker.progress?.stage || worker.current_job!)}</a>
+            <a class="what" href={toJob(worker.current_job!)} title={plain(worker.current_job!)}>{plain(worker.progress?.detail || worker.progress?.stage || shortId(worker.current_job!))}</a>
             <WorkerLink component={worker.component} node={worker.node} />
           </li>
         ))}

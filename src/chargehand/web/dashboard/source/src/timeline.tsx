@@ -6,7 +6,7 @@ import { addressOf, now, pasts, several, type Weights, workers, workersTick } fr
 import { Ago, Empty, State, useAsked, useEvery } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashRecord as Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
-import { length, plain } from "./words";
+import { length, plain, shortId } from "./words";
 
 interface Moment {
   at: number;
@@ -14,6 +14,8 @@ interface Moment {
   word?: string;
   text: string;
   link?: string;
+  /** The whole text, if `text` is a part of it. */
+  title?: string;
   /** The duration. */
   took?: string;
 }
@@ -72,8 +74,10 @@ function remembered(each: WorkerMoment): Moment {
   }
   const took = each.duration_ms === null ? undefined : length(each.duration_ms / 1000);
   const [state, word = each.what] = ENDS[each.what] ?? [each.what];
-  return { at: each.at_ms, state, word, text: each.job, link: toJob(each.job), took };
+  return { at: each.at_ms, state, word, ...named(each.job), took };
 }
+
+const named = (job: string) => ({ text: shortId(plain(job)), title: plain(job), link: toJob(job) });
 
 /** Returns the live events since the last answer of the node, and the current job. */
 function seenHere(name: string, told: WorkerHistory | null): Moment[] {
@@ -87,8 +91,7 @@ function seenHere(name: string, told: WorkerHistory | null): Moment[] {
   return news.map((each) => ({
     at: each.job && each.job === inHand ? (since ?? each.at) : each.at,
     state: each.job && each.status === "healthy" ? "busy" : each.status,
-    text: each.job ?? each.text,
-    ...(each.job ? { link: toJob(each.job) } : {}),
+    ...(each.job ? named(each.job) : { text: each.text }),
   }));
 }
 
@@ -149,7 +152,7 @@ export function Timeline({ component, name, told }: { component: string; name: s
           <li key={`${each.at}${each.state}${at}`}>
             <Ago ms={each.at} />
             <State state={each.state} word={each.word} />
-            {each.link ? <a href={each.link}>{plain(each.text)}</a> : <span>{plain(each.text)}</span>}
+            {each.link ? <a href={each.link} title={each.title}>{plain(each.text)}</a> : <span>{plain(each.text)}</span>}
             {each.took && <span class="soft">{each.took}</span>}
           </li>
         ))}

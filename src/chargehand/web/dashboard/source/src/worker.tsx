@@ -10,7 +10,7 @@ import { Bar, Empty, progressWords, Since, State } from "./parts";
 import { toJob } from "./route";
 import { Timeline, useHistory, weighed } from "./timeline";
 import type { WorkerBody as Worker, WorkerHistory } from "./types";
-import { bytes, count, gpuMemory, gpuName, plain, shortName } from "./words";
+import { bytes, count, gpuMemory, gpuName, plain, shortId, shortName } from "./words";
 
 /** Returns the key of a worker, which may be named without its node. */
 function keyOf(name: string): string | undefined {
@@ -59,7 +59,7 @@ function InHand({ worker }: { worker: Worker }) {
       </h2>
       <ul class="in-hand">
         {names.map((job) => (
-          <li key={job}><a href={toJob(job)}>{plain(job)}</a></li>
+          <li key={job}><a href={toJob(job)} title={plain(job)}>{shortId(plain(job))}</a></li>
         ))}
         {more > 0 && <li class="soft">and {more} more</li>}
       </ul>
@@ -79,7 +79,7 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
       {worker.concurrency === 1 && worker.current_job && (
         <section aria-labelledby="now">
           <h2 id="now">
-            Current job: <a href={toJob(worker.current_job)}>{plain(worker.current_job)}</a>
+            Current job: <a href={toJob(worker.current_job)} title={plain(worker.current_job)}>{shortId(plain(worker.current_job))}</a>
           </h2>
           <Bar key={worker.current_job} progress={worker.progress} label="Progress" />
           <p class="soft">

@@ -8,7 +8,7 @@ import { order, Orders } from "./orders";
 import { Ago, Bar, Empty, Hint, Mark, progressWords, Since, State, toneOf, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { Pause, WorkerBody as Worker } from "./types";
-import { bytes, count, gpuMemory, gpuName, many, plain, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, many, plain, shortId, ticking } from "./words";
 
 /** Busy workers up to this number are shown one by one, more of them by crew. */
 const FEW = 8;
@@ -358,7 +358,7 @@ function Doing({ worker }: { worker: Worker }) {
     );
   }
   if (worker.current_job) {
-    const words = worker.progress ? progressWords(worker.progress) : plain(worker.current_job);
+    const words = worker.progress ? progressWords(worker.progress) : shortId(plain(worker.current_job));
     return (
       <div class="doing">
         <div class="line">
