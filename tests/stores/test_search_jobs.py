@@ -132,6 +132,25 @@ def test_every_state_is_found_by_its_index(store: Store) -> None:
         )
         assert found(store, f"queue:q-{state.value}") == [job_id]
     assert found(store, "queue:q", limit=1) == ["follows", "first", "later"]
+    numbers = dict.fromkeys(State, 1) | {State.QUEUED: 4}
+    new = {State.QUEUED: 9}
+    for state in State:
+        number = numbers[state] + new.get(state, 0)
+        assert store.jobs.tally(parse(f"state:{state}"), 0.0) == Tally(**{state.value: number})
+        assert store.jobs.tally(parse(f"queue:q-{state.value}"), 0.0) == Tally(**{state.value: 1})
+        assert store.jobs.tally(parse(f"queue:other state:{state}"), 0.0) == Tally(**{state.value: new.get(state, 0)})
+
+
+@pytest.mark.parametrize("sort", [Sort.NEWEST, Sort.OLDEST, Sort.PRIORITY])
+def test_a_whole_id_is_found_at_once(store: Store, sort: Sort) -> None:
+    """However old the job is, and without a search through all jobs."""
+    wanted = "0199c3b1e2f04c7d8a9b0c1d2e3f4a5b"
+    put(store, *(job(f"old-{n}") for n in range(9)), job(wanted), *(job(f"new-{n}", queue="other") for n in range(9)))
+    for text in (f"id:{wanted}", f"id:{wanted.upper()}", f"id:~{wanted} queue:q"):
+        page = store.jobs.search(parse(text), sort, None, 0.0)
+        assert ([each.id for each in page.jobs], page.searched_ms, page.next) == ([wanted], None, None)
+        assert store.jobs.tally(parse(text), 0.0) == Tally(queued=1)
+    assert store.jobs.tally(parse(f"id:{wanted} queue:other"), 0.0) == Tally()
 
 
 def test_jobs_are_sorted_by_duration_and_by_priority(store: Store, wall: Wall) -> None:

@@ -4,6 +4,7 @@ A search reads the newest jobs first, in ranges that grow while they are read qu
 it then says how far it came. Filters that an index answers are answered from the index. It knows no engine.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +36,7 @@ FEW = 20_000
 CLOCK_STEPS_MS = 600_000
 """By how much the clock may have been set back between two jobs; older jobs are not searched for `since`."""
 _INDEXED = frozenset({"queue", "state"})
+_ID = re.compile("[0-9a-fA-F]{32}")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -79,6 +81,10 @@ class Searchable(Protocol):
         """Returns the counts of every queue."""
         ...
 
+    def counted(self, state: State, queue: str | None) -> int:
+        """Returns how many jobs are in this state, in a queue or in all (None), from indexes alone."""
+        ...
+
     def now_ms(self) -> int:
         """Returns the time of the store's clock."""
         ...
@@ -109,7 +115,7 @@ class Search:
     """One search; `monotonic` is the clock of its time limit."""
 
     def __init__(self, store: Searchable, which: JobFilter, seconds: float, monotonic: Callable[[], float]) -> None:
-        self._store, self._which, self._monotonic = store, which, monotonic
+        self._store, self._which, self._monotonic = store, _with_ids(which), monotonic
         self._until = monotonic() + seconds
         self._searched: int | None = None
         """How far the search came, if its time was over."""
@@ -155,12 +161,14 @@ class Search:
         """Returns how many jobs match, by state."""
         which = self._which
         numbers: dict[str, int] = {}
-        if given(which) <= _INDEXED:
+        if not given(which):
             for counts in self._store.counts():
-                if which.queue in (None, counts.queue):
-                    for state in State if which.state is None else (which.state,):
-                        numbers[state] = numbers.get(state, 0) + int(getattr(counts, state))
+                for state in State:
+                    numbers[state] = numbers.get(state, 0) + int(getattr(counts, state))
             return Tally(**numbers)
+        if given(which) <= _INDEXED:
+            states = State if which.state is None else (which.state,)
+            return Tally(**{state.value: self._store.counted(state, which.queue) for state in states})
         for part in self._parts(True, None, None):
             for state, number in self._store.numbers(which, part):
                 numbers[str(state)] = numbers.get(str(state), 0) + int(number)
@@ -225,6 +233,12 @@ class Search:
             return False
         created = self._store.created_ms(part.low)
         return created is not None and created < self._store.now_ms() - self._which.since_ms - CLOCK_STEPS_MS
+
+
+def _with_ids(which: JobFilter) -> JobFilter:
+    """Returns the filter with the whole id that it asks for as the only one, which an index has."""
+    asked = [match.text.lower() for match in which.matches if match.field == "id" and _ID.fullmatch(match.text)]
+    return msgspec.structs.replace(which, ids=(asked[0],)) if asked and which.ids is None else which
 
 
 def _place(job: JobRecord, sort: Sort, now_ms: int) -> SearchPlace:

@@ -134,6 +134,12 @@ class PostgresSearching:
                     bindings.append(clean(which.queue))
         return self._seqs(f"SELECT seq FROM ({' UNION ALL '.join(branches)}) AS every {order}", (*bindings, limit))
 
+    def counted(self, state: State, queue: str | None) -> int:
+        of_queue, bindings = ("", ()) if queue is None else (" AND queue = $1", (clean(queue),))
+        (table,) = self._tables(state)
+        ((number,),) = self._db.rows(f"SELECT count(*) FROM {table}{of_queue}".encode(), bindings)
+        return int(number)
+
     def _tables(self, state: State | None) -> list[str]:
         ended = "chargehand_end WHERE state"
         if state is None:

@@ -151,6 +151,17 @@ WHERE flow = ? AND seq >= ? AND seq < ? ORDER BY seq {order} LIMIT ?"""
         sql = f"SELECT seq FROM ({union}) ORDER BY seq {order} LIMIT ?3"
         return [int(seq) for (seq,) in self._db.all(sql, bounds if queues is None else (*bounds, json.dumps(queues)))]
 
+    def counted(self, state: State, queue: str | None) -> int:
+        queues = [queue] if queue is not None else None
+        if queues is None and state in FINISHED:
+            queues = [str(name) for (name,) in self._db.all(_QUEUES)]
+        of_queue, bindings = (
+            ("", ()) if queues is None else (" AND queue IN (SELECT value FROM json_each(?1))", (json.dumps(queues),))
+        )
+        branches = (f"(SELECT count(*) FROM chargehand_job {branch}{of_queue})" for branch in _OF_STATE[state])
+        ((number,),) = self._db.all(f"SELECT {' + '.join(branches)}", bindings)
+        return int(number)
+
     def named(self, ending: str, limit: int) -> list[str]:
         """Returns the ids that end so."""
         sql = "SELECT id FROM chargehand_job WHERE substr(id, ?1) = ?2 ORDER BY id DESC LIMIT ?3"
