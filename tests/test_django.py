@@ -1,5 +1,6 @@
 """`chargehand.django` in a real project of Django, with real workers; and the page about it, in such a project."""
 
+import json
 import os
 import subprocess
 import sys
@@ -119,11 +120,18 @@ def test_manage_py_runs_the_command_line(project: Path) -> None:
     assert python(project, "manage.py", "chargehand", "jobs", "enqueue", "ship", "1").returncode == 0
     listed = python(project, "manage.py", "chargehand", "jobs", "list", "--json")
     assert '"queue": "ship"' in listed.stdout, listed.stderr
-    settings = (project / "site_settings.py").read_text().replace('CHARGEHAND = "shop.jobs:hand"\n', "")
-    (project / "site_settings.py").write_text(settings)
-    refused = python(project, "manage.py", "chargehand", "work")
-    assert refused.returncode == 1
-    assert "the setting CHARGEHAND is None; must name the Chargehand object" in refused.stderr
+    diagnosed = python(project, "manage.py", "chargehand", "doctor", "--json")
+    assert json.loads(diagnosed.stdout)["store"] == str(project / "shop" / "chargehand.db"), diagnosed.stdout
+    settings, named = (project / "site_settings.py").read_text(), 'CHARGEHAND = "shop.jobs:hand"\n'
+    for given, word, message in (
+        ("", "work", "the setting CHARGEHAND is None; must name the Chargehand object, such as 'shop.jobs:hand'"),
+        ("CHARGEHAND = 'shop.jbs:hand'\n", "doctor", "'shop.jbs:hand': there is no module 'shop.jbs'"),
+    ):
+        (project / "site_settings.py").write_text(settings.replace(named, given))
+        refused = python(project, "manage.py", "chargehand", word)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 def test_the_package_without_it_does_not_import_django() -> None:
