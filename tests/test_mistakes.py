@@ -18,7 +18,7 @@ from flask import Flask
 from minimal_handlers import Bare
 from pydantic import BaseModel
 
-from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry
+from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry, UnknownCrew
 from chargehand.testing import eventually, fake, perform, run_all
 
 Try = Callable[["World"], Any]
@@ -62,6 +62,7 @@ def made_main(kind: type) -> type:
 
 
 MAKE: Any = Chargehand
+MAKE_FILTER: Any = JobFilter
 CODE = "must be its name as a string, 'module:Class', because only workers import it"
 MISTAKES: dict[str, tuple[Try, str]] = {
     # a crew
@@ -77,6 +78,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "timeout": (lambda w: w.crew(timeout="1h"), "crew 'tag': timeout is '1h'; must be a number of seconds, such as 90"),
     "timedelta": (lambda w: w.crew(timeout=timedelta(hours=1)), r"'tag': timeout is .*: use its total_seconds\(\)"),
     "no timeout": (lambda w: w.crew(timeout=0), "crew 'tag': timeout is 0 s; must be more than 0"),
+    "result": (lambda w: w.crew(returns=int), "unknown option returns; .*; did you mean gives?"),
     "option": (lambda w: w.crew(worker=2), "crew 'tag': unknown option worker; there are: .*; did you mean workers?"),
     "crew": (lambda w: w.hand.find_crew("song"), "there is no crew 'song'; there are: any, songs; did you mean songs?"),
     "two crews": (lambda w: w.hand.crew("any", "handlers:Any"), "there are two crews called 'any'"),
@@ -138,6 +140,10 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "number": (lambda w: w.hand.job(7), "hand.job takes the id of a job, a string, not 7"),
     "filter": (lambda w: w.hand.jobs("failed"), r"the filter is 'failed'; must be a JobFilter, such as JobFilter\("),
     "state": (lambda w: w.hand.jobs(JobFilter(state="faild")), "JobFilter: state is 'faild'"),  # pyright: ignore
+    "field of a filter": (lambda w: MAKE_FILTER(status="done"), "JobFilter: unknown field status; .* you mean state?"),
+    "crew of a filter": (lambda w: MAKE_FILTER(crew="any"), "unknown field crew; there are: .*; did you mean queue?"),
+    "time of a filter": (lambda w: MAKE_FILTER(older=5), "did you mean older_ms, in milliseconds?"),
+    "filter without a name": (lambda w: MAKE_FILTER("failed"), r"JobFilter\('failed'\): conditions have names, as in"),
     "scope": (lambda w: w.hand.pause(w.any), "the scope is a crew object; must be its name: 'any'"),
     "scopes": (lambda w: w.hand.make_key("ci", ["admin"]), r"the scopes are \['admin'\]; must be a list of: read, enq"),
     "one scope": (lambda w: w.hand.make_key("ci", "read"), "the scopes are 'read'; must be a list of: read, enqueue"),
@@ -160,6 +166,13 @@ def test_the_answer_says_what_is_wrong_and_what_to_write(name: str, world: World
     with pytest.raises(ChargehandError, match=answer):
         mistake(world)
     assert before is None or len(world.hand.jobs()) == before
+
+
+def test_a_pause_without_a_node_names_the_crews_that_there_are(world: World) -> None:
+    world.any.enqueue(1)  # makes the store, in which no node has registered a crew yet
+    with pytest.raises(UnknownCrew, match="there is no crew or worker 'som'; there are: any, songs"):
+        world.hand.pause("som")
+    assert world.hand.pause("songs")[0].component == "songs"
 
 
 def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) -> None:
@@ -189,6 +202,7 @@ def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) 
         (lambda w: w.hand.periodic_task, "use hand.recurring"),
         (lambda w: w.hand.colour, "'Chargehand' object has no attribute 'colour'$"),
         (lambda w: w.any.defer(a=1), "use crew.enqueue"),
+        (lambda w: w.any.perform(1), r"use crew.enqueue\(payload\); in a test, chargehand.testing.perform"),
         (lambda w: w.any.map([1]), "use crew.enqueue_many"),
         (lambda w: w.hand.run_worker(), "or the command `chargehand work module:hand`"),
         (lambda w: w.any.ref("x").get(timeout=3), r"'Ref' object has no attribute 'get'; use ref.wait\(timeout\)"),
@@ -374,6 +388,22 @@ START = "from chargehand import Chargehand, LivenessPolicy\nhand = Chargehand()\
 )  # fmt: skip
 def test_the_traceback_ends_with_the_users_line(code: str, line: int, tmp_path: Path) -> None:
     assert run(code, tmp_path).endswith(f"in {tmp_path}/jobs.py, line {line}")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "answer"),
+    [
+        (lambda w: w.songs.enqueue(path="x"), r"a job has one payload: crew.enqueue\(Song\(path='a'\)\) or"),
+        (lambda w: w.songs.enqueue(Song("a"), Song("b")), "2 positional arguments .*; a job has one payload"),
+        (lambda w: w.songs.enqueue_many(Song("a"), Song("b")), r"one argument: crew.enqueue_many\(\[Song"),
+        (lambda w: w.hand.jobs(state="done"), r"those of a filter: JobFilter\(queue='tag', state=State.FAILED\)"),
+        (lambda w: w.hand.flows(text="a"), r"those of a filter: FlowFilter\(text='import'\)"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_what_to_write(mistake: Try, answer: str, world: World) -> None:
+    with pytest.raises(TypeError, match=answer) as found:
+        mistake(world)
+    assert f"in {__file__}, line" in found.value.__notes__[-1]
 
 
 def test_an_error_in_a_file_of_settings_names_that_file(tmp_path: Path) -> None:

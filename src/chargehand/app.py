@@ -149,6 +149,7 @@ _EXAMPLES: dict[type[Any], str] = {
     FlowFilter: "FlowFilter(text='import')",
     OperationFilter: "OperationFilter(verb='pause')",
 }
+_FILTERED = {kind: f"conditions are those of a filter: {example}" for kind, example in _EXAMPLES.items()}
 
 
 class Chargehand:
@@ -228,7 +229,9 @@ class Chargehand:
         rest: dict[str, Any] = dict(options)
         unknown = set(rest) - set(CrewOptions.__annotations__)
         if unknown:
-            raise ConfigurationError(f"crew {name!r}: {unknown_option(unknown, CrewOptions.__annotations__)}")
+            raise ConfigurationError(
+                f"crew {name!r}: {unknown_option(unknown, [*CrewOptions.__annotations__, 'takes', 'gives'])}"
+            )
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
             rest["timeout_ms"] = None if timeout is None else duration(f"crew {name!r}", "timeout", timeout)
@@ -359,6 +362,7 @@ class Chargehand:
         _check_ids("job", job_id)
         return restored(self.internal.job(job_id))
 
+    @callers.used_as(_FILTERED[JobFilter])
     def jobs(self, which: JobFilter | None = None) -> list[JobRecord]:
         """Returns a page of jobs, newest first."""
         return [restored(job) for job in self.internal.jobs(_checked(JobFilter, which))]
@@ -398,6 +402,7 @@ class Chargehand:
         _check_ids("delete", *ids)
         return self.internal.delete(*ids)
 
+    @callers.used_as(_FILTERED[JobFilter])
     def clear(self, which: JobFilter, most: int = AT_MOST) -> tuple[int, bool]:
         """Deletes finished jobs that match, newest first. Returns how many, and whether there may be more.
 
@@ -429,6 +434,7 @@ class Chargehand:
         """Returns the flow with this id. Raises FlowNotFound if it never existed or was pruned."""
         return Flow(self.internal, flow_id, shown(self.internal.flow(flow_id)).name)
 
+    @callers.used_as(_FILTERED[FlowFilter])
     def flows(self, which: FlowFilter | None = None) -> list[FlowRecord]:
         """Returns a page of flows, newest first."""
         return [shown(record) for record in self.internal.flows(_checked(FlowFilter, which))]
@@ -512,7 +518,7 @@ class Chargehand:
 
         The pause is kept in the store: it works without a node and survives restarts.
         """
-        return self.internal.pause(_scope(scope), reason=reason, seconds=seconds, who=who)
+        return self.internal.pause(_scope(scope), reason=reason, seconds=seconds, who=who, declared=self._crews)
 
     def resume(self, scope: str | None = None) -> list[Answer]:
         """Clears a pause. Workers that were given up stay given up; the answers name them."""
@@ -573,6 +579,7 @@ class Chargehand:
         """
         return self.internal.worker_history(component)
 
+    @callers.used_as(_FILTERED[CrashFilter])
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         """Returns crash reports, newest first."""
         return self.internal.crashes(_checked(CrashFilter, which))
@@ -609,6 +616,7 @@ class Chargehand:
         """Returns every API key, oldest first, including revoked and expired ones."""
         return self.internal.api_keys()
 
+    @callers.used_as(_FILTERED[OperationFilter])
     def operations(self, which: OperationFilter | None = None) -> list[Operation]:
         """Returns entries of the operator log, newest first."""
         return self.internal.keys.operations(_checked(OperationFilter, which))

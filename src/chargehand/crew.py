@@ -76,6 +76,9 @@ class JobOptions(TypedDict, total=False):
     traceparent: str | None
 
 
+_ONE_PAYLOAD = "a job has one payload: crew.enqueue(Song(path='a')) or crew.enqueue({'path': 'a'})"
+
+
 class Ref(Generic[Result]):
     """A job by its id: its state, its result, and its events."""
 
@@ -252,7 +255,7 @@ class Crew(Generic[Payload, Result]):
         def __getattr__(self, name: str) -> Any:
             raise unknown_attribute("Crew", name)
 
-    @callers.located
+    @callers.used_as(_ONE_PAYLOAD)
     def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:
         """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits.
 
@@ -276,7 +279,7 @@ class Crew(Generic[Payload, Result]):
             (ref,) = await asyncio.to_thread(self._enqueue, [job], None, flow)
         return ref
 
-    @callers.located
+    @callers.used_as("the payloads are one argument: crew.enqueue_many([Song('a'), Song('b')])")
     def enqueue_many(
         self, payloads: Iterable[Payload], *, within: Within = None, **options: Unpack[JobOptions]
     ) -> list[Ref[Result]]:

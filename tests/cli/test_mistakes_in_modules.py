@@ -126,6 +126,7 @@ def test_words_of_other_systems_are_answered_with_what_to_write(words: list[str]
         ),
         ("\n[crews.tga]\n\nworkers = 3", "line 4: the crew TGA does not exist; there are: tag; did you mean tag?"),
         ("[crew.tag]\nworkers = 3", "line 1: unknown setting crew; did you mean [crews.NAME]?"),
+        ("[tag]\nworkers = 3", "line 1: unknown setting tag; the settings of a crew belong below [crews.tag]"),
         ("[crews.tag]\nworker = 3", "line 2: unknown setting crews.tag.worker; did you mean crews.tag.workers?"),
         (
             "[crews.tag]\ntimeout = 60",

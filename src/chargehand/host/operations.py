@@ -3,7 +3,7 @@
 `Chargehand`, the web package and the commands use it. It starts no node and no worker.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -103,7 +103,9 @@ class Operations(FlowOperations):
         reason: str | None = None,
         seconds: float | None = None,
         who: str | None = None,
+        declared: Iterable[str] = (),
     ) -> list[Answer]:
+        """Pauses workers. Without a node, `declared` are crews that exist besides those that nodes have registered."""
         for_ms = None if seconds is None else milliseconds("the length of the pause", seconds)
         if for_ms is not None and not 0 < for_ms <= LONGEST_PAUSE_MS:
             raise ConfigurationError(f"a pause of {seconds:g} s; allowed is more than 0 and up to a year")
@@ -114,7 +116,7 @@ class Operations(FlowOperations):
         except NoNode:
             self._node_must_be_absent()
             with self.stores.use(create=False) as store:
-                _check_known(scope, [crew.name for crew in store.fleet.crews()])
+                _check_known(scope, sorted({*(crew.name for crew in store.fleet.crews()), *declared}))
                 with store.transaction() as tx:
                     before = tx.fleet.pause(_stored(scope), who or actor().who, reason, for_ms)
                     log_deeds(tx, "pause", [_stored(scope)], reason, who)

@@ -4,7 +4,7 @@ Plain data: no record here decides or does anything.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -12,10 +12,29 @@ from chargehand.errors import ConfigurationError
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import crash_line
 from chargehand.model.job import Found, JobRecord, NewJob, State
+from chargehand.model.spelling import field_meant
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """A choice of records. Raises ConfigurationError if a field has a value of another type."""
+class _Named(msgspec.StructMeta):
+    """Says which fields a filter has, if one is given that it has not."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *given: Any, **fields: Any) -> Any:  # noqa: N805 - a class is what is called
+            if given:
+                raise ConfigurationError(
+                    f"{cls.__name__}({given[0]!r}): conditions have names, as in {cls.__name__}(limit=9)"
+                )
+            known = cls.__struct_fields__
+            for name in fields.keys() - set(known):
+                raise ConfigurationError(
+                    f"{cls.__name__}: unknown field {name}; there are: {', '.join(known)}{field_meant(name, known)}"
+                )
+            return super().__call__(**fields)
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True, metaclass=_Named):
+    """A choice of records. Raises ConfigurationError if a field has a value of another type, or does not exist."""
 
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(type(self)):

@@ -13,13 +13,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 FOREIGN = {
-    "args": "payload", "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay", "crontab": "cron",
-    "depends_on": "after", "description": "label", "enqueue_at": "run_at", "enqueue_in": "delay", "eta": "run_at",
-    "interval": "every", "job_id": "key", "job_timeout": "timeout", "kwargs": "payload", "lock": "sequence",
-    "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs", "name": "label", "processes": "workers",
-    "rate_limit": "rate", "retries": "max_attempts", "retry_backoff": "backoff", "schedule": "cron",
-    "schedule_at": "run_at", "schedule_in": "delay", "task": "crew", "task_id": "key", "task_name": "crew",
-    "time_limit": "timeout", "timezone": "zone", "tz": "zone",
+    "accepts": "takes", "args": "payload", "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay",
+    "crew": "queue", "crontab": "cron", "depends_on": "after", "description": "label", "enqueue_at": "run_at",
+    "enqueue_in": "delay", "eta": "run_at", "interval": "every", "job_id": "key", "job_timeout": "timeout",
+    "kwargs": "payload", "lock": "sequence", "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs",
+    "name": "label", "processes": "workers", "rate_limit": "rate", "result": "gives", "retries": "max_attempts",
+    "retry_backoff": "backoff", "returns": "gives", "schedule": "cron", "schedule_at": "run_at", "schedule_in": "delay",
+    "status": "state", "task": "crew", "task_id": "key", "task_name": "crew", "time_limit": "timeout",
+    "timezone": "zone", "tz": "zone",
 }  # fmt: skip
 """Options of other systems, by their names: the nearest one of ours. The number of retries is one less than that of
 attempts."""
@@ -48,6 +49,7 @@ ATTRIBUTES = (
     ("Crew", "apply apply_async defer delay kiq schedule send send_with_options submit",
      "use crew.enqueue(payload), with delay= or run_at= for later"),
     ("Crew", "defer_async", "use await crew.enqueue_async(payload)"),
+    ("Crew", "perform run", "use crew.enqueue(payload); in a test, chargehand.testing.perform(Handler, payload)"),
     ("Crew", "batch_defer chunks map starmap", "use crew.enqueue_many(payloads)"),
     ("Crew", "s si signature", "use after= and job.spawn, or hand.flow(…)"),
     ("Chargehand", "enqueue enqueue_async send_task submit",

@@ -144,7 +144,7 @@ def _from_toml(file: Path, named: str) -> Layer:
         for written, part in _flat(file, key, value) if is_table else [((key,), value)]:
             line = _line(file, written)
             path = (key, *map(crew_key, written[1:2]), *written[2:]) if key == "crews" else written
-            _check_known(written, f"{file}{line}")
+            _check_known(written, f"{file}{line}", part)
             found[path] = _checked(_setting(path), ".".join(written), part, f"in {file}{line}")
     return _resolve_path(file.parent, found)
 
@@ -179,16 +179,16 @@ def _flat(file: Path, key: str, table: Any) -> list[tuple[SettingPath, Any]]:
     ]
 
 
-def _check_known(path: SettingPath, where: str) -> None:
+def _check_known(path: SettingPath, where: str, value: Any) -> None:
     known = [".".join(each) for each in BY_PATH]
     if path[0] == "crews":
         known = [".".join((*path[:2], option)) for option in CREW_SETTINGS]
     if ".".join(path) not in known:
         name = ".".join(path)
-        raise ConfigurationError(f"{where}: unknown setting {name}{_meant(path, known)}")
+        raise ConfigurationError(f"{where}: unknown setting {name}{_meant(path, known, value)}")
 
 
-def _meant(path: SettingPath, known: Sequence[str]) -> str:
+def _meant(path: SettingPath, known: Sequence[str], value: Any) -> str:
     """Returns "; did you mean …?" for an unknown setting, or an empty string."""
     name = ".".join(path).lower().removeprefix(PREFIX.lower())
     in_tables = [each for each in known if each.partition(".")[2] == name]
@@ -199,6 +199,8 @@ def _meant(path: SettingPath, known: Sequence[str]) -> str:
         return "; did you mean [crews.NAME]?"
     if name in CREW_SETTINGS:
         return f"; {name} belongs below [crews.NAME]"
+    if isinstance(value, dict) and not CREW_SETTINGS.keys().isdisjoint(cast("dict[str, Any]", value)):
+        return f"; the settings of a crew belong below [crews.{path[0]}]"
     if path[0] == "crews":  # without the first words, which are always alike
         near = nearest(path[-1], CREW_SETTINGS)
         rest = f"; a crew has {' and '.join(CREW_SETTINGS)} here: give other options to hand.crew(…)"

@@ -69,16 +69,29 @@ def note(error: Exception, frame: FrameType) -> None:
 
 def located(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
     """Decorates a function of the public API: the traceback of its errors ends with the caller's line."""
+    return used_as("")(function)
+
+
+def used_as(usage: str) -> Callable[[Callable[Arguments, Returned]], Callable[Arguments, Returned]]:
+    """Decorates like `located`; the error for wrong arguments also says what to write."""
     from functools import wraps
 
-    @wraps(function)
-    def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Returned:
-        try:
-            return function(*arguments, **options)
-        except (ChargehandError, TypeError) as error:
-            trace = error.__traceback__
-            if isinstance(error, ChargehandError) or trace is None or trace.tb_next is None:  # wrong arguments
+    def decorated(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+        @wraps(function)
+        def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Returned:
+            try:
+                return function(*arguments, **options)
+            except ChargehandError as error:
                 note(error, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-            raise
+                raise
+            except TypeError as error:
+                trace = error.__traceback__
+                if trace is None or trace.tb_next is None:  # wrong arguments
+                    if usage:
+                        error.args = (f"{error}; {usage}",)
+                    note(error, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+                raise
 
-    return call
+        return call
+
+    return decorated
