@@ -8,12 +8,27 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import ME, begin, cancel, crew, end, flow_of, job, put, record, register, state, take_named
+from builders import (
+    ME,
+    begin,
+    cancel,
+    crew,
+    end,
+    fan_out,
+    flow_of,
+    job,
+    put,
+    record,
+    register,
+    state,
+    take,
+    take_named,
+)
 
 import pgserver
 from chargehand.ids import new_id
 from chargehand.model.batch import Batch, Want
-from chargehand.model.flows import PredecessorFilter
+from chargehand.model.flows import NewFlow, PredecessorFilter
 from chargehand.model.job import Done, GaveUp, NewJob, State, settle
 from chargehand.testing import eventually
 
@@ -260,3 +275,47 @@ def test_many_followers_of_one_call_cost_a_few_rows_each(node: PostgresStore) ->
         read = rows_read(tx) - before
     assert record(node, followers[-1].id).waits_for == 1
     assert read < 10 * len(followers)
+
+
+def work_read(store: PostgresStore) -> int:
+    """Returns how many rows of jobs and edges, and pages of their indexes, ended transactions have read."""
+    tables = "('chargehand_job', 'chargehand_live', 'chargehand_end', 'chargehand_edge')"
+    with store.transaction() as tx:  # what a connection has read is counted after its transaction
+        tx.execute("SELECT pg_stat_force_next_flush()")
+    with store.transaction() as tx:
+        ((rows,),) = tx.execute(
+            "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables "
+            f"WHERE schemaname = current_schema() AND relname IN {tables}"
+        )
+        ((pages,),) = tx.execute(
+            "SELECT sum(idx_blks_read + idx_blks_hit) FROM pg_statio_user_indexes "
+            f"WHERE schemaname = current_schema() AND relname IN {tables}"
+        )
+    return int(rows + pages)
+
+
+def work_off_flows(store: PostgresStore, flows: int, at_once: int) -> float:
+    """Adds flows of five jobs, one of which has three children, and works them off. Returns what was read for a job."""
+    with store.transaction() as tx:
+        for _ in range(flows):
+            flow = NewFlow(id=new_id(), name="five")
+            first = job(new_id(), flow=flow.id, payload="3")
+            tx.flows.begin(flow)
+            tx.jobs.enqueue([first, job(new_id(), flow=flow.id, after=(first.id,))])
+    before, done = work_read(store), 0
+    while claims := take(store, at_once):
+        ends = [
+            settle(claim, fan_out(*(job(new_id(), flow=claim.flow) for _ in range(3 * (claim.payload == "3")))))
+            for claim in claims
+        ]
+        store.turn(Batch(settlements=tuple(filter(None, ends))), ME)
+        done += len(claims)
+    assert done == 5 * flows
+    return (work_read(store) - before) / done
+
+
+# spec: FL-1
+def test_jobs_of_many_flows_cost_no_more_than_those_of_few(node: PostgresStore) -> None:
+    work_off_flows(node, 1, 1)  # the statements are planned now, for small tables
+    few, many = work_off_flows(node, 200, 200), work_off_flows(node, 1000, 1000)
+    assert many < 1.2 * few

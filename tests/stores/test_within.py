@@ -29,6 +29,8 @@ from psycopg.types.string import TextLoader
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from chargehand.stores.postgres.statements import in_transaction_of_caller
+
 Connection = psycopg.Connection[Any]
 OPEN = ExitStack()
 """What a connection is in the middle of; the test closes it."""
@@ -426,3 +428,9 @@ def test_a_flow_commits_or_rolls_back_with_the_rows_of_a_connection(
         connection.commit()
         counts = flow.status().counts
         assert (counts.queued, counts.following) == (2, 1)
+
+
+# spec: ST-4
+def test_statements_name_the_schema_of_tables_and_sequences() -> None:
+    made = in_transaction_of_caller(b"SELECT nextval('chargehand_job_seq_seq') FROM chargehand_job", "\"Our 'jobs'\"")
+    assert made == b"""SELECT nextval('"Our ''jobs''".chargehand_job_seq_seq') FROM "Our 'jobs'".chargehand_job"""

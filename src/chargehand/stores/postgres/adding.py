@@ -1,6 +1,6 @@
 """Adds jobs to PostgreSQL, in a transaction of the store or of a caller. It neither begins nor ends one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,11 @@ _encoder = msgspec.json.Encoder()
 def as_json(value: Any) -> str:
     """Returns the value as one JSON text, the form in which statements take many rows."""
     return _encoder.encode(value).decode()
+
+
+def as_rows(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Returns rows as one JSON text, without values that are None: the server parses the text for each statement."""
+    return as_json([{name: value for name, value in row.items() if value is not None} for row in rows])
 
 
 def row_of(job: NewJob) -> dict[str, Any]:
@@ -82,7 +87,7 @@ class Adding:
 
     def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs. The result returns the ids of those that were created."""
-        text = as_json(rows)
+        text = as_rows(rows)
         made = self._statements.send(self._sql["enqueue"], (self._at, text))
         self._add_names(rows, text, promised=promised)
         return made.fetchall
@@ -101,23 +106,19 @@ class Adding:
         self, rows: Sequence[dict[str, Any]], *, promised: bool = False
     ) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs with further options. The result is that of `add`."""
-        text = as_json(rows)
+        text = as_rows(rows)
         send, sql = self._statements.send, self._sql
         sequenced = any(row["sequence"] is not None for row in rows)
         if sequenced:
             send(sql["add_sequences"], (text,))
             send(sql["lock_sequences"], (text,))
-        send(sql["add_jobs"], (self._at, text))
-        made = send(sql["add_live"], (self._at, text))
+        made = send(sql["add_linked"], (self._at, text))
         self._add_names(rows, text, promised=promised)
-        if any("follows" in row or row["flow"] is not None for row in rows):
-            edges = sum(len(row["after"]) for row in rows if "follows" in row)
+        if edges := sum(len(row["after"]) for row in rows if "follows" in row):
             send(sql["add_edges" if edges < MANY_EDGES else "add_many_edges"], (text,))
         spawned = any("spawned_by" in row for row in rows)
-        if spawned:
-            send(sql["spawn"], (text,))
-            if any(row["key"] is not None for row in rows):
-                send(sql["spawn_taken"], (text,))
+        if spawned and any(row["key"] is not None for row in rows):
+            send(sql["spawn_taken"], (text,))
         if sequenced:
             self._order(text)
         if spawned and (sequenced or any("follows" in row for row in rows)):

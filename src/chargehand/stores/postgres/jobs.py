@@ -20,7 +20,7 @@ from chargehand.model.records import CancelResult, Discovered, Discovery, Holder
 from chargehand.model.suspects import Orphan
 from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, rates, statements
-from chargehand.stores.postgres.adding import Adding, as_json, is_linked, is_single, linked_row_of, row_of
+from chargehand.stores.postgres.adding import Adding, as_json, as_rows, is_linked, is_single, linked_row_of, row_of
 from chargehand.stores.postgres.claiming import Claiming
 from chargehand.stores.postgres.edges import Effects, Following
 from chargehand.stores.postgres.ending import Ending
@@ -144,7 +144,7 @@ class PostgresJobs(Adding):
         ]
         if kept:
             self._db.send(_END["keep"], (as_json(kept),))
-        text = as_json([_settle_row(each) for each in first.values()])
+        text = as_rows(_settle_row(each) for each in first.values())
         sent.held = self._db.send(_END["settle"], (self._now, text, holder.node))
         sent.edges = self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
         follow = [(each, job) for each in first.values() for job in each.follow]
@@ -253,7 +253,7 @@ class PostgresJobs(Adding):
             for job_id, queue, sequence in self._db.rows(_END["sequences_of"], (revived,))
         ]
         if rows:
-            text = as_json(rows)
+            text = as_rows(rows)
             self._db.send(_ADD["add_sequences"], (text,))
             self._db.send(_ADD["lock_sequences"], (text,))
             self._order(text, cycles=True)
@@ -451,15 +451,10 @@ def _names(ids: Sequence[str]) -> list[str]:
 
 
 def _settle_row(s: Settlement) -> dict[str, Any]:
-    if s.state is State.DONE and s.error is None:  # the most frequent case, with the fewest fields
-        return {
-            "seq": s.seq, "claim": s.claim, "state": "done", "result": s.result, "worker": s.worker, "pid": s.pid,
-            "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "failures": s.failures,
-            "crashes": s.crashes, "interruptions": s.interruptions, "failed_in": s.failed_in,
-        }  # fmt: skip
     return {
         "seq": s.seq, "claim": s.claim, "state": s.state.value, "result": s.result, "worker": s.worker, "pid": s.pid,
-        "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "error": readable(s.error),
-        "delay_ms": s.delay_ms, "failures": s.failures, "crashes": s.crashes, "interruptions": s.interruptions,
+        "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason,
+        "error": None if s.error is None else readable(s.error), "delay_ms": s.delay_ms or None,
+        "failures": s.failures or None, "crashes": s.crashes or None, "interruptions": s.interruptions or None,
         "failed_in": s.failed_in,
     }  # fmt: skip

@@ -25,7 +25,8 @@ PLACED = """(
       FROM {0} m) AS n) AS s)"""
 """The rows of a query with their places (`own`), as `model.flows.share_place` computes them: for the first row of each
 share, from which the others are counted on."""
-_TABLE = re.compile(r"\bchargehand_(?=\w)")
+_TABLE = re.compile(r"(')?\bchargehand_(?=\w)")
+"""A table, or a sequence in a string."""
 _LOOKUP = re.compile(r"\{lookup (\S+)\}")
 _PLACED = re.compile(r"\{placed (\w+)\}")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -49,5 +50,6 @@ def in_transaction_of_caller(sql: bytes, schema: str) -> bytes:
 
     `schema` is quoted if it must be. The time is that of the statement, not that of the beginning of the transaction.
     """
-    text = _TABLE.sub(lambda found: f"{schema}.{found[0]}", sql.decode())
+    quoted = schema.replace("'", "''")
+    text = _TABLE.sub(lambda found: f"'{quoted}.{found[0][1:]}" if found[1] else f"{schema}.{found[0]}", sql.decode())
     return text.replace("FROM now()", "FROM statement_timestamp()").encode()

@@ -50,57 +50,65 @@ WHERE NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
 SELECT id, ended_ms IS NOT NULL FROM chargehand_flow WHERE id IN (SELECT json_array_elements_text($1::json))
 ORDER BY id FOR KEY SHARE
 
--- name: add_jobs
--- The first statement for jobs that have more options than `enqueue` takes. The flow stays empty if it has ended.
+-- name: add_linked
+-- The first statement for jobs that have more options than `enqueue` takes. Their numbers are taken beforehand: so no row
+-- needs to be looked up again. The flow stays empty if it has ended. `waits` as `sequence` is replaced by a later statement
+-- of the transaction. `error` names what a job was enqueued with that does not exist.
+-- What waits for a job waits for its children, too: a follower of which it is not known yet is looked at later, and one
+-- that has ended may be queued again. An edge to 0 stands for a flow that does not exist, or has ended.
 WITH e AS MATERIALIZED (
-  SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
-    id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
-    limit_key text, label text, tags text, payload text, flow text, spawned_by text, share text, sequence text,
-    expires_ms bigint, meta text, traceparent text, parent bigint, claim bigint, becomes text
-  )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
-    payload, flow, spawned_by, share, sequence, expires_ms, meta, traceparent, parent, claim, becomes, nr)
-  WHERE (parent IS NULL
-    OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
-      AND x.state = coalesce(e.becomes, 'done')))
+  SELECT nextval('chargehand_job_seq_seq') AS seq, e.*, coalesce(e.run_at_ms, {now} + e.delay_ms) AS at, f.id AS joined,
+    f.place AS flow_place, e.follows IS TRUE OR e.flow IS NOT NULL AND f.id IS NULL AS held,
+    f.arrival IS FALSE AND (e.follows IS TRUE OR x.flow = f.id) AS led
+  FROM json_to_recordset($2::json) AS e(
+      id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
+      limit_key text, label text, tags text, payload text, flow text, spawned_by text, share text, sequence text,
+      expires_ms bigint, meta text, traceparent text, parent bigint, claim bigint, becomes text, follows boolean,
+      after json)
+    LEFT JOIN LATERAL (
+      SELECT id, arrival, place FROM chargehand_flow WHERE id = e.flow AND ended_ms IS NULL OFFSET 0) AS f ON true
+    LEFT JOIN LATERAL (
+      SELECT claim, state, flow FROM chargehand_end WHERE seq = e.parent OFFSET 0) AS x ON true
+  WHERE (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
     AND (key IS NULL OR NOT EXISTS (
-      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})))
-INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
-  created_ms, payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
-SELECT id, queue, rank, coalesce(run_at_ms, {now} + delay_ms), max_attempts, timeout_ms, key, limit_key, label, tags,
-  {now}, payload, (SELECT f.id FROM chargehand_flow f WHERE f.id = e.flow AND f.ended_ms IS NULL), spawned_by, share,
-  sequence, {now} + expires_ms, meta, traceparent
-FROM e ORDER BY nr
-ON CONFLICT (id) DO NOTHING
-
--- name: add_live
--- Makes the jobs of `add_jobs` live. A job without a live row and an end is one that this transaction has added. `waits` as
--- `sequence` is replaced by a later statement of the transaction. `error` names what the job was enqueued with that does
--- not exist.
-WITH new AS (
-  SELECT j.seq, j.queue, j.rank, j.key, j.limit_key, j.run_at_ms, j.flow, j.sequence, j.expires_at_ms,
-    CASE WHEN j.share IS NOT NULL THEN {lookup j.share} WHEN EXISTS (
-      SELECT FROM chargehand_live r WHERE r.queue = j.queue AND r.rank = j.rank AND r.share > '') THEN '' END AS share,
-    e.follows IS TRUE OR e.flow IS NOT NULL AND j.flow IS NULL AS follows,
-    f.arrival IS FALSE AND (e.follows IS TRUE OR e.parent IS NOT NULL
-      AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.flow = f.id)) AS led,
-    f.place AS flow_place,
-    CASE WHEN e.flow IS NOT NULL AND j.flow IS NULL THEN e.flow WHEN e.follows AND e.parent IS NOT NULL THEN (
-      SELECT a.id FROM json_array_elements_text(e.after) AS a(id)
-      WHERE NOT EXISTS (SELECT FROM chargehand_job p WHERE p.id = a.id)
+      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))),
+made AS (
+  INSERT INTO chargehand_job (seq, id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
+    created_ms, payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
+  SELECT seq, id, queue, rank, at, max_attempts, timeout_ms, key, limit_key, label, tags, {now}, payload, joined,
+    spawned_by, share, sequence, {now} + expires_ms, meta, traceparent
+  FROM e ORDER BY seq
+  ON CONFLICT (id) DO NOTHING RETURNING seq, id),
+new AS (
+  SELECT seq, queue, rank, key, limit_key, at, joined, sequence, {now} + expires_ms AS expires_at_ms, held, led, flow_place,
+    CASE WHEN share IS NOT NULL THEN {lookup share} WHEN EXISTS (
+      SELECT FROM chargehand_live r WHERE r.queue = e.queue AND r.rank = e.rank AND r.share > '') THEN '' END AS share,
+    CASE WHEN flow IS NOT NULL AND joined IS NULL THEN flow WHEN follows AND parent IS NOT NULL THEN (
+      SELECT a.id FROM json_array_elements_text(after) AS a(id)
+      WHERE (a.id IN (SELECT id FROM made)) IS NOT TRUE
+        AND NOT EXISTS (SELECT FROM chargehand_job p WHERE p.id = a.id)
         AND NOT EXISTS (SELECT FROM chargehand_alias p WHERE p.id = a.id) LIMIT 1) END AS lacks
-  FROM json_to_recordset($2::json) AS e(id text, flow text, follows boolean, parent bigint, after json)
-    JOIN chargehand_job j ON j.id = e.id LEFT JOIN chargehand_flow f ON f.id = j.flow
-  WHERE NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = j.seq)
-    AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.seq = j.seq))
-INSERT INTO chargehand_live (seq, place, queue, rank, key, limit_key, waits, run_at_ms, flow, share, expires_at_ms, error)
-SELECT seq, CASE WHEN led THEN coalesce(flow_place, first_value(own) OVER (PARTITION BY flow ORDER BY seq)) ELSE own END,
-  queue, rank, {lookup key}, {lookup limit_key},
-  CASE WHEN sequence IS NOT NULL THEN 'sequence' WHEN follows THEN 'jobs' WHEN run_at_ms > {now} THEN 'time' END,
-  run_at_ms, flow, share, expires_at_ms, lacks
-FROM {placed new} AS p
-ORDER BY seq
-ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING
-RETURNING (SELECT id FROM chargehand_job j WHERE j.seq = chargehand_live.seq)
+  FROM e WHERE (seq IN (SELECT seq FROM made)) IS TRUE),
+due AS (
+  INSERT INTO chargehand_live (seq, place, queue, rank, key, limit_key, waits, run_at_ms, flow, share, expires_at_ms,
+    error)
+  SELECT seq, CASE WHEN led THEN coalesce(flow_place, first_value(own) OVER (PARTITION BY joined ORDER BY seq)) ELSE own END,
+    queue, rank, {lookup key}, {lookup limit_key},
+    CASE WHEN sequence IS NOT NULL THEN 'sequence' WHEN held THEN 'jobs' WHEN at > {now} THEN 'time' END,
+    at, joined, share, expires_at_ms, lacks
+  FROM {placed new} AS p
+  ORDER BY seq
+  ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING RETURNING seq),
+edges AS (
+  INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+  SELECT g.job, e.seq, g.nr, g.strict, g.open, false
+  FROM e CROSS JOIN LATERAL (SELECT * FROM chargehand_edge WHERE predecessor = e.parent OFFSET 0) AS g
+  WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0 AND (e.seq IN (SELECT seq FROM due)) IS TRUE
+  UNION ALL
+  SELECT seq, 0, -2, true, true, true FROM e
+  WHERE flow IS NOT NULL AND joined IS NULL AND (seq IN (SELECT seq FROM due)) IS TRUE
+  ON CONFLICT DO NOTHING)
+SELECT id FROM made WHERE (seq IN (SELECT seq FROM due)) IS TRUE
 
 -- name: place_flows
 -- The place of a flow is that of its first job.
@@ -109,58 +117,40 @@ WHERE id IN (SELECT json_array_elements_text($1::json)) AND place IS NULL
 
 -- name: add_edges
 -- A predecessor that this transaction has added cannot have ended; every other one is looked at later, and not locked here.
--- A number below 0 stands for a predecessor that does not exist, 0 for a flow that does not, or has ended. A job that
--- has edges already was added before.
+-- A number below 0 stands for a predecessor that does not exist. A job that has such edges already was added before.
 WITH e AS MATERIALIZED (
-  SELECT j.seq, j.flow IS NULL AND e.flow IS NOT NULL AS outside, e.strict, coalesce(e.after, '[]') AS after
-  FROM json_to_recordset($1::json) AS e(id text, flow text, strict boolean, after json, follows boolean)
-    JOIN chargehand_job j ON j.id = e.id
-  WHERE (e.follows OR e.flow IS NOT NULL)
-    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = j.seq AND waits IN ('jobs', 'sequence'))
-    AND NOT EXISTS (SELECT FROM chargehand_edge g WHERE g.job = j.seq))
+  SELECT j.seq, e.strict, e.after
+  FROM json_to_recordset($1::json) AS e(id text, strict boolean, after json, follows boolean)
+    CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
+  WHERE e.follows AND (SELECT waits FROM chargehand_live t WHERE t.seq = j.seq) IN ('jobs', 'sequence')
+    AND (SELECT job FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0 LIMIT 1) IS NULL)
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT e.seq, coalesce(p.seq, (SELECT job FROM chargehand_alias WHERE id = a.id), -a.nr), a.nr - 1, coalesce(e.strict, true),
   true, (p.xmin = pg_current_xact_id()::xid
     AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = p.seq)) IS NOT TRUE
 FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORDINALITY AS a(id, nr)
   LEFT JOIN chargehand_job p ON p.id = a.id
-UNION ALL
-SELECT seq, 0, -2, true, true, true FROM e WHERE outside
 ON CONFLICT DO NOTHING
 
 -- name: add_many_edges
 -- The same for many edges. OFFSET 0 and the scalar queries: each row is looked up in an index, whatever the statistics say
 -- of tables that were empty a moment ago. For few edges that takes twice as long.
 WITH e AS MATERIALIZED (
-  SELECT j.seq, j.flow IS NULL AND e.flow IS NOT NULL AS outside, e.strict, coalesce(e.after, '[]') AS after
-  FROM json_to_recordset($1::json) AS e(id text, flow text, strict boolean, after json, follows boolean)
-    CROSS JOIN LATERAL (SELECT seq, flow FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
-  WHERE (e.follows OR e.flow IS NOT NULL)
-    AND (SELECT waits FROM chargehand_live t WHERE t.seq = j.seq) IN ('jobs', 'sequence')
-    AND (SELECT job FROM chargehand_edge g WHERE g.job = j.seq LIMIT 1) IS NULL)
+  SELECT j.seq, e.strict, e.after
+  FROM json_to_recordset($1::json) AS e(id text, strict boolean, after json, follows boolean)
+    CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
+  WHERE e.follows AND (SELECT waits FROM chargehand_live t WHERE t.seq = j.seq) IN ('jobs', 'sequence')
+    AND (SELECT job FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0 LIMIT 1) IS NULL)
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT e.seq, coalesce(p.seq, (SELECT job FROM chargehand_alias WHERE id = a.id), -a.nr), a.nr - 1, coalesce(e.strict, true),
   true, (p.xmin = pg_current_xact_id()::xid
     AND (SELECT t.seq FROM chargehand_live t WHERE t.seq = p.seq) IS NOT NULL) IS NOT TRUE
 FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORDINALITY AS a(id, nr)
   LEFT JOIN LATERAL (SELECT seq, xmin FROM chargehand_job WHERE id = a.id OFFSET 0) AS p ON true
-UNION ALL
-SELECT seq, 0, -2, true, true, true FROM e WHERE outside
-ON CONFLICT DO NOTHING
-
--- name: spawn
--- What waits for a job waits for its children, too. A follower of which it is not known yet is looked at later. One that
--- has ended may be queued again: it has the children as predecessors.
-INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT g.job, c.seq, g.nr, g.strict, g.open, false
-FROM json_to_recordset($1::json) AS e(id text, parent bigint, spawned_by text)
-  JOIN chargehand_job c ON c.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
-WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0
-  AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = c.seq)
 ON CONFLICT DO NOTHING
 
 -- name: spawn_taken
--- As `spawn`, for children whose key another job has: it does the same, unless it waits for the follower.
+-- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it.
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT g.job, a.job, g.nr, g.strict, true, true
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
@@ -239,11 +229,16 @@ WHERE waits = 'sequence'
   AND seq IN (SELECT j.seq FROM json_to_recordset($2::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id)
 
 -- name: cancel_added
--- Jobs that were added to a flow that is being cancelled are cancelled, too.
-WITH h AS MATERIALIZED (
-  SELECT t.* FROM json_to_recordset($2::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id
-    JOIN chargehand_flow f ON f.id = j.flow JOIN chargehand_live t ON t.seq = j.seq
-  WHERE f.cancel_ms IS NOT NULL AND t.claim IS NULL),
+-- Jobs that were added to a flow that is being cancelled are cancelled, too. It begins with those flows: as a rule there
+-- are none, and no job is read.
+WITH f AS MATERIALIZED (
+  SELECT id FROM chargehand_flow
+  WHERE id = ANY (ARRAY(SELECT DISTINCT flow FROM json_to_recordset($2::json) AS e(flow text))) AND cancel_ms IS NOT NULL),
+h AS MATERIALIZED (
+  SELECT t.* FROM f CROSS JOIN json_to_recordset($2::json) AS e(id text, flow text)
+    CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
+    CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t
+  WHERE e.flow = f.id),
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
 edges AS (
   UPDATE chargehand_edge SET due = true WHERE open AND predecessor = ANY (ARRAY(SELECT seq FROM h)))

@@ -18,9 +18,11 @@ WITH x AS MATERIALIZED (
     SELECT seq, state FROM chargehand_end WHERE seq = e.seq AND claim IS NOT DISTINCT FROM e.claim) AS x),
 w AS MATERIALIZED (
   SELECT g.job, g.predecessor, g.nr, g.strict AND x.state <> 'done' AS fails
-  FROM x JOIN chargehand_edge g ON g.predecessor = x.seq WHERE g.open AND NOT g.due),
+  FROM x CROSS JOIN LATERAL (SELECT * FROM chargehand_edge WHERE predecessor = x.seq OFFSET 0) AS g
+  WHERE g.open AND NOT g.due),
 held AS MATERIALIZED (
-  SELECT seq FROM chargehand_live WHERE seq IN (SELECT job FROM w) AND waits = 'jobs' ORDER BY seq FOR UPDATE SKIP LOCKED),
+  SELECT t.seq FROM (SELECT DISTINCT job FROM w ORDER BY job) AS o CROSS JOIN LATERAL (
+    SELECT seq FROM chargehand_live WHERE seq = o.job AND waits = 'jobs' FOR UPDATE SKIP LOCKED) AS t),
 c AS (
   UPDATE chargehand_edge g SET open = NOT d.ends, due = NOT d.ends
   FROM (SELECT w.*, NOT fails AND job IN (SELECT seq FROM held) AS ends FROM w) AS d
@@ -146,22 +148,29 @@ INSERT INTO chargehand_flow (id, name, created_ms, arrival, on_end) VALUES ($2, 
 ON CONFLICT (id) DO NOTHING RETURNING id
 
 -- name: lock_flows
--- Waits for others that end or change the flow, but not for those that add jobs to it.
-SELECT id FROM chargehand_flow WHERE id = ANY ($1::text[]) AND ended_ms IS NULL ORDER BY id FOR NO KEY UPDATE
+-- Waits for others that end or change the flow, but not for those that add jobs to it. The ids are sorted. Here and below,
+-- each flow is looked up by its id: an index of all running ones would be read to its end.
+SELECT f.id FROM unnest($1::text[]) AS e(id) CROSS JOIN LATERAL (
+  SELECT id, ended_ms FROM chargehand_flow WHERE id = e.id FOR NO KEY UPDATE) AS f
+WHERE f.ended_ms IS NULL
 
 -- name: ended
 -- Those of these flows without a live job, to which nobody adds jobs now.
-SELECT id, name, created_ms, cancel_ms IS NOT NULL, ends + 1, on_end, {now} FROM chargehand_flow f
-WHERE id = ANY ($2::text[]) AND ended_ms IS NULL
-  AND (SELECT seq FROM chargehand_live t WHERE t.flow = f.id ORDER BY seq DESC LIMIT 1) IS NULL
-ORDER BY id FOR UPDATE SKIP LOCKED
+WITH n AS MATERIALIZED (
+  SELECT e.id FROM unnest($2::text[]) AS e(id)
+  WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.id ORDER BY seq DESC LIMIT 1) IS NULL)
+SELECT f.id, f.name, f.created_ms, f.cancel_ms IS NOT NULL, f.ends + 1, f.on_end, {now} FROM n CROSS JOIN LATERAL (
+  SELECT * FROM chargehand_flow WHERE id = n.id FOR UPDATE SKIP LOCKED) AS f
+WHERE f.ended_ms IS NULL
 
 -- name: count_ends
 SELECT flow, state, CASE WHEN state <> 'done' THEN reason END, count(*) FROM chargehand_end
 WHERE flow = ANY ($1::text[]) GROUP BY 1, 2, 3
 
 -- name: end
-UPDATE chargehand_flow SET ended_ms = $2::bigint, ends = $3::int, state = $4, on_end_job = $5 WHERE id = $1
+UPDATE chargehand_flow f SET ended_ms = e.ended_ms, ends = e.ends, state = e.state, on_end_job = e.on_end_job
+FROM unnest($1::text[], $2::bigint[], $3::int[], $4::text[], $5::text[]) AS e(id, ended_ms, ends, state, on_end_job)
+WHERE f.id = e.id
 
 -- name: exists
 SELECT id FROM chargehand_flow WHERE id = ANY ($1::text[])
