@@ -288,7 +288,7 @@ from chargehand.host import nodelock, restart_plan
 from chargehand.stores.location import locate
 import os
 lock = nodelock.take(locate(sys.argv[1]))
-nodelock.sign(lock, os.getpid(), "there", [])
+nodelock.sign(lock, os.getpid(), "there", [], "")
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -162,7 +162,7 @@ def test_the_lock_file_never_names_an_earlier_node(world: World) -> None:  # spe
     location = locate(str(world.store))
     first = nodelock.take(location)
     assert first is not None
-    nodelock.sign(first, 11952, "here", ["c" * 200] * 100)
+    nodelock.sign(first, 11952, "here", ["c" * 200] * 100, "")
     assert (nodelock.holder(location) or {})["pid"] == 11952
     nodelock.release(first)
     second = nodelock.take(location)  # the next host, which has not started its node yet
@@ -209,7 +209,7 @@ def test_a_host_that_waits_names_its_crews_that_the_running_node_does_not_have( 
             (2, ["ccc", "bbb", "aaa", "x"], None),
             (3, [], "aaa, bbb, ccc"),
         ):
-            nodelock.sign(lock, pid, "elsewhere", crews)
+            nodelock.sign(lock, pid, "elsewhere", crews, "")
             looked(4)
             expected.append((Event.NODE_STANDBY, pid, None))
             expected += [] if missing is None else [(Event.CREWS_UNSERVED, pid, missing)]

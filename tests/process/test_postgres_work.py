@@ -63,12 +63,18 @@ def work(world: World) -> Iterator[Callable[..., Started]]:
             each.end()
 
 
+def running_stores() -> list[str]:
+    """Returns the stores of the nodes that `doctor` finds."""
+    found = {}
+    for _, part in looks.nodes():
+        found |= part
+    return [node["path"] for node in found["nodes"]]
+
+
 def doctor_finds(url: str) -> set[str]:
     """Returns the causes that `doctor` finds, which must find the node, too."""
-    nodes, found = {}, {}
-    for _, part in looks.nodes():
-        nodes |= part
-    assert str(locate_unread(url)) in [node["path"] for node in nodes["nodes"]]
+    found = {}
+    assert str(locate_unread(url)) in running_stores()
     for _, part in server.store(url):
         found |= part
     facts = facts_from(msgspec.to_builtins(found), plain=True, others=())
@@ -93,7 +99,10 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     gate = world.gate()
     held = world.put(do, gate)
     world.started(held)
-    os.kill(int(node.ready()["pid"]), signal.SIGKILL)  # its host starts another one
+    pid = int(node.ready()["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    assert str(locate_unread(world.address)) in running_stores(), "a node that answers nothing is found, too"
+    os.kill(pid, signal.SIGKILL)  # its host starts another one
     world.started(held, times=2)
     gate.touch()
     eventually(lambda: held.job().state is State.DONE, what="the job of the killed node done")

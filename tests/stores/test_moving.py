@@ -563,7 +563,7 @@ def test_stores_with_a_node_are_refused(place: Place, opened: Open, used: str) -
     put(opened(stores["source"]), job("a"))
     lock = nodelock.take(stores[used])
     assert lock is not None
-    nodelock.sign(lock, 4711, "node", [])
+    nodelock.sign(lock, 4711, "node", [], "")
     with pytest.raises(StoreError, match=rf"{used}.db cannot be moved.*a node \(pid 4711\) uses it"):
         moved(stores["source"], stores["target"])
     nodelock.release(lock)

@@ -67,7 +67,7 @@ def use_everything(location: Location) -> None:
     """Opens or makes every file of a store, as a host and its node do."""
     lock = nodelock.take(location)
     assert lock is not None
-    nodelock.sign(lock, os.getpid(), "here", [])
+    nodelock.sign(lock, os.getpid(), "here", [], "")
     record = ProcessRecord(location.lives, location.mark)
     assert record.end_earlier(1) == []
     record.stopping()

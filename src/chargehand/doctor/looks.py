@@ -43,26 +43,33 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "processes", {}
     found: list[dict[str, Any]] = []
     for pid in proc.pids():
-        if not any(begin in command_of(pid) for begin in NODE) or proc.mark_of(pid) != "node":
-            continue
         seen = proc.stat(pid)
-        if seen is not None and not seen.dead and proc.owner_of(pid) == os.getuid():
-            found += [{"pid": pid, "path": path, "start": seen.start} for path in stores_of(pid)]
+        if seen is None or seen.dead or proc.owner_of(pid) != os.getuid():
+            continue
+        # Its open files first: to read the memory of any other process may hang.
+        locks = locks_of(pid)
+        if locks and any(begin in command_of(pid) for begin in NODE) and proc.mark_of(pid) == "node":
+            addresses = sorted({address_of(location) for location in locks})
+            found += [{"pid": pid, "path": path, "start": seen.start} for path in addresses]
     yield "mount", {"nodes": sorted(found, key=lambda node: node["start"])}
 
 
-def stores_of(pid: int) -> list[str]:
-    """Returns the stores whose lock a process holds."""
-    locks = (location_of_node_lock(target.removesuffix(files.DELETED)) for target in links_of(pid).values())
-    return sorted({address_of(location) for location in locks if location is not None})
+def locks_of(pid: int) -> list[Location]:
+    """Returns the stores of whose node lock a process has a descriptor."""
+    found = (location_of_node_lock(target.removesuffix(files.DELETED)) for target in links_of(pid).values())
+    return [location for location in found if location is not None]
 
 
 def address_of(location: Location) -> str:
-    """Returns the address of a store by the lock of its node. A store on a server is named by the node itself."""
-    if not location.in_state_folder:
-        return str(location)
-    view = asked(location).get("view", {})
-    return str(view.get("store", {}).get("address") or location)
+    """Returns the address of a store by the lock of its node, which names a store on a server.
+
+    The node itself is not asked: one that is stopped would take the time for everything else.
+    """
+    found: dict[str, Any] = {}
+    if location.in_state_folder:
+        with suppress(OSError, StoreError):  # another user's
+            found = nodelock.holder(location) or {}
+    return str(found.get("store") or location)
 
 
 def links_of(pid: int) -> dict[str, str]:

@@ -245,7 +245,7 @@ class Host:
             name=f"node:{self._brief.node}",
         )
         self.node_pid = child.pid
-        nodelock.sign(lock, child.pid, self._brief.node, self._brief.crews)
+        nodelock.sign(lock, child.pid, self._brief.node, self._brief.crews, str(self._store))
         return child
 
     def _reap(self, child: Child) -> None:

@@ -52,9 +52,10 @@ def _release_in_child() -> None:
 forks.in_child(_release_in_child)
 
 
-def sign(descriptor: int, pid: int, node: str, crews: Sequence[str]) -> None:
-    """Writes the holder and its crews into the lock file, for processes that find the lock taken."""
-    text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace(), "crews": crews}).encode()
+def sign(descriptor: int, pid: int, node: str, crews: Sequence[str], store: str) -> None:
+    """Writes the holder, its crews and the address of its store into the lock file, for others that find it taken."""
+    found = {"pid": pid, "node": node, "pid_namespace": pid_namespace(), "crews": crews, "store": store}
+    text = json.dumps(found).encode()
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
 
