@@ -37,6 +37,7 @@ if (packages := pgserver.missing()) is not None:
 
 import psycopg
 
+from chargehand.stores.postgres import ending
 from chargehand.stores.postgres.address import parse
 from chargehand.stores.postgres.reading import PostgresJobReading
 from chargehand.stores.postgres.session import Session
@@ -86,6 +87,44 @@ def test_an_open_transaction_of_a_caller_holds_no_predecessor_up(
     else:
         eventually(lambda: turn(node) == [] and state(node, "f") is State.FAILED, 5, what="the follower fails")
         assert flow_of(node, "w").state == "failed"
+
+
+# spec: FL-4
+def test_a_flow_does_not_end_while_an_outcome_of_another_adds_a_job_to_it(url: str, node: PostgresStore) -> None:
+    begin(node, "w", job("last", queue="r"))
+    put(node, job("outside", queue="s"))
+    other = PostgresStore(parse(url))
+    made = settle(take_named(other, "outside"), Done("1", (job("more", flow="w"),)))
+    assert made is not None
+    with other.transaction() as tx:
+        assert tx.jobs.settle([made], ME) == []
+        turn(node, ("last", Done("1")))
+        assert flow_of(node, "w").ended_ms is None, "a job is being added to it"
+    assert turn(node) == ["more"]
+    assert flow_of(node, "w").ended_ms is None
+    other.close()
+
+
+# spec: FL-4
+def test_a_flow_does_not_end_whose_job_was_committed_while_it_was_being_locked(
+    url: str, node: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(node, "w", job("last", queue="r"))
+    at, lock = parse(url), 4711
+    slow = ending._SQL["ended"].replace(b"FROM n ", b"FROM (SELECT *, pg_advisory_xact_lock(%d) FROM n) AS n " % lock)
+    assert slow != ending._SQL["ended"]
+    monkeypatch.setitem(ending._SQL, "ended", slow)
+    with psycopg.connect(at.conninfo) as holder, psycopg.connect(at.conninfo) as caller, ThreadPoolExecutor(1) as pool:
+        holder.execute(f"SELECT pg_advisory_lock({lock})".encode())
+        node.within(caller).enqueue([job("more", flow="w")])
+        turning = pool.submit(turn, node, ("last", Done("1")))
+        waits = f"SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = {lock} AND NOT granted"
+        eventually(lambda: pgserver.admin(waits), what="the flow has no live job, and is about to be locked")
+        caller.commit()
+        holder.execute(f"SELECT pg_advisory_unlock({lock})".encode())
+        turning.result()
+    assert flow_of(node, "w").ended_ms is None
+    assert turn(node) == ["more"]
 
 
 # spec: FL-1

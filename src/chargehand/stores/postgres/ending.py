@@ -50,13 +50,18 @@ class Ending:
         counts, reasons = self._count([row[0] for row in rows])
         ended: list[tuple[str, int, int, str, str | None]] = []
         for flow, name, created_ms, cancelled, number, on_end, now_ms in rows:
+            found = FlowCounts(**counts.get(flow, {}))
+            if found.live:
+                continue  # somebody added a job while the flow was being locked
             end = end_of(
-                flow, name, FlowCounts(**counts.get(flow, {})), reasons.get(flow, {}), cancelled=cancelled, end=number,
-                created_ms=created_ms, ended_ms=now_ms,
+                flow, name, found, reasons.get(flow, {}), cancelled=cancelled, end=number, created_ms=created_ms,
+                ended_ms=now_ms,
             )  # fmt: skip
             job_id = None if on_end is None else self._call(_job.decode(on_end), end)
             ended.append((flow, now_ms, number, end.state, job_id))
             self._effects.ended_flows.append(flow)
+        if not ended:
+            return
         self._db.send(_SQL["end"], tuple(map(list, zip(*ended, strict=True))))
 
     def _count(self, flows: Sequence[str]) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:

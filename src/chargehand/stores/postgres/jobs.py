@@ -157,6 +157,9 @@ class PostgresJobs(Adding):
 
     def _follow(self, follow: Sequence[tuple[Settlement, NewJob]]) -> None:
         """Adds the jobs of outcomes, those that were accepted."""
+        joined = {job.flow for each, job in follow if job.flow is not None and job.flow != each.flow}
+        if joined:  # a flow of its own cannot end meanwhile: others see the job as running until the commit
+            self._db.send(_ADD["join_flows"], (as_json(sorted(joined)),))
         for (linked, single), run in groupby(follow, lambda each: (is_linked(each[1]), is_single(each[1]))):
             rows = [(job, _by(job, each), each) for each, job in run]
             if not linked:

@@ -155,7 +155,8 @@ SELECT f.id FROM unnest($1::text[]) AS e(id) CROSS JOIN LATERAL (
 WHERE f.ended_ms IS NULL
 
 -- name: ended
--- Those of these flows without a live job, to which nobody adds jobs now.
+-- Those of these flows without a live job, to which nobody adds jobs now. Somebody may have added one since the statement
+-- began: `count_ends`, after the lock, sees it.
 WITH n AS MATERIALIZED (
   SELECT e.id FROM unnest($2::text[]) AS e(id)
   WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.id ORDER BY seq DESC LIMIT 1) IS NULL)
@@ -164,8 +165,12 @@ SELECT f.id, f.name, f.created_ms, f.cancel_ms IS NOT NULL, f.ends + 1, f.on_end
 WHERE f.ended_ms IS NULL
 
 -- name: count_ends
+-- One job that has not ended stands for all of its flow.
 SELECT flow, state, CASE WHEN state <> 'done' THEN reason END, count(*) FROM chargehand_end
 WHERE flow = ANY ($1::text[]) GROUP BY 1, 2, 3
+UNION ALL
+SELECT e.flow, 'queued', NULL, 1 FROM unnest($1::text[]) AS e(flow)
+WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.flow ORDER BY seq DESC LIMIT 1) IS NOT NULL
 
 -- name: end
 UPDATE chargehand_flow f SET ended_ms = e.ended_ms, ends = e.ends, state = e.state, on_end_job = e.on_end_job
