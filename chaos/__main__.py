@@ -147,6 +147,9 @@ def _on_server() -> int:
 
 def main() -> int:
     """Runs all parts; returns 0 if no job is lost, completed twice, unexpected or left, and the others pass, too."""
+    if sys.argv[1:]:  # no option starts minutes of kills by mistake
+        print(__doc__)
+        return 0 if sys.argv[1] in ("-h", "--help") else 2
     os.environ.pop("CHARGEHAND_URL", None)
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
         sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
