@@ -57,7 +57,7 @@ def hand_of(folder: Path, limits: str) -> Chargehand:
         hand.crew("tiny", "chaos.handlers:Tiny", workers=WORK)
         return hand
     if limits == FLOWS:
-        hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
+        hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LEASED if SERVER in os.environ else LIVELY)
         for crew, handler, workers in (
             ("split", "Split", 1),
             ("part", "Part", 2),

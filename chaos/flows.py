@@ -53,8 +53,8 @@ class Found:
 class Flows:
     """Runs flows of 1 → n → 1; the parts of each are known from its number."""
 
-    def __init__(self, folder: Path, flows: int, kills: int, nodes: int, seed: int) -> None:
-        self._world = World(folder, FLOWS)
+    def __init__(self, folder: Path, flows: int, kills: int, nodes: int, seed: int, world: World | None = None) -> None:
+        self._world = world or World(folder, FLOWS)
         self._flows, self._chance = flows, random.Random(seed)
         self._plan = ["worker"] * kills + [WHOLE[number % len(WHOLE)] for number in range(nodes)]
         self._chance.shuffle(self._plan)

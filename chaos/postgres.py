@@ -16,7 +16,7 @@ from chaos.killer import Numbers
 from chaos.longer import LONGER
 from chaos.output import folder, violations
 from chaos.scene import Scene
-from chaos.scenes import NINE, Kills
+from chaos.scenes import NINE, InFlows, Kills
 from chaos.servers import MEMORY, Site
 from chargehand import clock
 
@@ -41,12 +41,13 @@ def _numbers(number: Callable[[str, float], float]) -> Numbers:
 
 
 SCENES: dict[str, type[Scene]] = NINE | LONGER
-USUAL = ("kills", *NINE, "outage")
+CAMPAIGNS: dict[str, type[Kills | InFlows]] = {"kills": Kills, "flows": InFlows}
+USUAL = (*CAMPAIGNS, *NINE, "outage")
 """What runs by default, within 8 minutes."""
 
 
 def _chosen() -> list[str]:
-    known = ["kills", *SCENES]
+    known = [*CAMPAIGNS, *SCENES]
     names = [name.strip() for name in os.environ.get("ONLY", "").split(",") if name.strip()] or list(USUAL)
     if names == ["all"]:
         return known
@@ -84,7 +85,10 @@ def main(number: Callable[[str, float], float]) -> int:
                 skipped[name] = why
                 continue
             with folder(name) as where:
-                scene = Kills(site, where, seed, numbers) if scene_of is None else scene_of(site, where, seed, number)
+                if scene_of is not None:
+                    scene = scene_of(site, where, seed, number)
+                else:
+                    scene = CAMPAIGNS[name](site, where, seed, numbers)
                 print(f"{name}: {scene.title} (seed {seed})", flush=True)
                 start = clock.monotonic()
                 verdict = scene.run()
@@ -92,7 +96,7 @@ def main(number: Callable[[str, float], float]) -> int:
                 print(f"  {'good' if verdict.good else 'BAD'} ({clock.monotonic() - start:.0f} s)", flush=True)
     good = all(result["good"] for result in results.values())
     seconds = round(clock.monotonic() - began)
-    not_run = [name for name in ("kills", *SCENES) if name not in names]
+    not_run = [name for name in (*CAMPAIGNS, *SCENES) if name not in names]
     summary = {"seed": seed, "seconds": seconds, "good": good, "skipped": skipped, "not run": not_run}
     print(json.dumps({**summary, "scenes": results}))
     return 0 if good else 1

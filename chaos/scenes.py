@@ -10,7 +10,9 @@ from typing import ClassVar
 import psycopg
 
 from chaos import app, ledger
+from chaos.app import FLOWS
 from chaos.campaign import Campaign
+from chaos.flows import Flows
 from chaos.judge import Asked, Verdict, ends_of, fields_of
 from chaos.killer import Numbers
 from chaos.networks import Network
@@ -284,6 +286,33 @@ class Kills:
         self.times["work goes on after a kill of a node or host, at most"] = campaign.longest_pause()
         self.counts = verdict.struck
         return verdict
+
+
+class InFlows:
+    """Flows of one job, many that it spawns, and one that adds them up, while workers, nodes and hosts are killed."""
+
+    title = "flows of 1 → n → 1, while workers, nodes and hosts are killed"
+    workers: ClassVar[dict[str, int]] = {"split": 1, "part": 2, "add": 1, "told": 1}
+
+    def __init__(self, site: Site, folder: Path, seed: int, numbers: Numbers) -> None:
+        self._site, self._folder, self._seed, self._numbers = site, folder, seed, numbers
+        self.times: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def run(self) -> Verdict:
+        """Runs the flows on two nodes, with a tenth of the jobs and a fifth of the kills of the campaign."""
+        with ExitStack() as stack:
+            server = new_server(self._site, self._folder, {})
+            stack.callback(server.stop)
+            url = through_pooler(stack, self._site, server, server.url)
+            world = Nodes(self._folder, url, NAMES, self.workers, self._seed, limits=FLOWS, own_url=server.url)
+            flows, kills, nodes = self._numbers.jobs // 10, self._numbers.workers // 5, self._numbers.nodes // 2
+            found = Flows(self._folder, flows, kills, nodes, self._seed, world).run()
+        self.counts = {**found.struck, "flows": found.flows, "released": found.released}
+        return Verdict(
+            executed=found.jobs, acknowledged=found.jobs, completed=found.jobs, lost=found.lost + found.hung,
+            twice=found.twice, unexpected=found.wrong,
+        )  # fmt: skip
 
 
 class _Killing(Campaign):
