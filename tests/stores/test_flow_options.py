@@ -177,6 +177,26 @@ def test_without_a_job_to_replace_one_is_added(store: Store) -> None:
     assert put(store, job("two", key="k", replace=True)) == [Enqueued("two", True)]
 
 
+# spec: FL-6, WK-4
+def test_a_request_that_is_repeated_after_its_job_has_ended_is_answered_as_at_first(store: Store) -> None:
+    put(store, job("one", key="k", replace=True))
+    finish(store, "one")
+    assert put(store, job("one", key="k", replace=True)) == [Enqueued("one", False)]
+    assert take(store, 10) == []
+
+
+# spec: FL-1, FL-6
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("options", [{}, {"unique_for_ms": HOUR}, {"replace": True}])
+def test_a_job_of_a_call_may_follow_one_that_exists_already(store: Store, ended: bool, options: dict[str, Any]) -> None:
+    put(store, *once("one"))
+    if ended:
+        finish(store, "one")
+    added = put(store, job("two", key="k", **options), job("s", key="s", unique_for_ms=HOUR), job("f", after=("two",)))
+    assert [each.id for each in added] == ["one", "s", "f"]
+    assert (state(store, "f"), record(store, "f").waits_for) == (State.QUEUED, 0 if ended else 1)
+
+
 # spec: FL-6
 @pytest.mark.parametrize("early", [0, 1])
 def test_a_claimed_job_is_never_replaced(store: Store, early: int) -> None:

@@ -1,5 +1,7 @@
 """Tests for spawned jobs: who waits for them, when they exist, and the results that a follower reads."""
 
+from typing import Any
+
 import pytest
 from builders import (
     ME,
@@ -26,7 +28,7 @@ from builders import (
 )
 
 from chargehand.model.batch import Batch, Want
-from chargehand.model.job import Done, GaveUp, NewJob, Raised, State, settle
+from chargehand.model.job import Done, GaveUp, NewJob, Outcome, Raised, State, settle
 from chargehand.store import Store
 
 # children
@@ -161,6 +163,14 @@ def test_children_after_their_own_parent_wait_for_nothing_more(store: Store) -> 
     finish(store, "p", fan_out(job("c1", queue="s", after=("p",)), job("c2", queue="s", after=("p",))))
     assert sorted(perform_all(store, "s")) == ["c1", "c2"]
     assert take_one(store).id == "f"
+
+
+# spec: FL-3
+@pytest.mark.parametrize("if_failed", ["fail", "run"])
+def test_a_child_after_what_does_not_exist_fails(store: Store, if_failed: str) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", after=("nothing",), if_failed=if_failed)))
+    assert (state(store, "c"), record(store, "c").reason) == (State.FAILED, "predecessor")
 
 
 # spec: FL-3
@@ -311,6 +321,29 @@ def test_a_child_whose_key_is_taken_is_the_job_that_has_it(store: Store) -> None
     assert record(store, "holder").parent is None
     assert record(store, "f").waits_for == 1, "the follower waits for the work, whoever asked for it first"
     finish(store, "holder")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3, WK-2
+@pytest.mark.parametrize("options", [{"unique_for_ms": 1000}, {"replace": True}])
+def test_a_child_that_is_unique_or_replaces_is_the_job_that_has_its_key(store: Store, options: dict[str, Any]) -> None:
+    put(store, job("p"), job("f", after=("p",)), job("holder", queue="s", key="k", **options))
+    finish(store, "p", fan_out(job("c", queue="s", key="k", **options)))
+    assert record(store, "c").id == "holder"
+    assert record(store, "f").waits_for == 1
+    finish(store, "holder")
+    assert take_one(store).id == "f"
+
+
+# spec: FL-3, WK-2
+@pytest.mark.parametrize("ends", [Done("1"), GaveUp("no")])
+def test_a_child_whose_key_is_taken_by_a_job_that_has_ended_holds_nothing_up(store: Store, ends: Outcome) -> None:
+    put(store, job("holder", queue="s", key="k", unique_for_ms=60_000))
+    finish(store, "holder", ends)
+    put(store, job("p"), job("f", after=("p",)))
+    finish(store, "p", fan_out(job("c", queue="s", key="k"), job("d", queue="s", after=("c",), if_failed="run")))
+    assert record(store, "c").id == "holder"
+    finish(store, "d")
     assert take_one(store).id == "f"
 
 

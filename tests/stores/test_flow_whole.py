@@ -426,6 +426,15 @@ def test_what_a_running_job_of_a_cancelled_flow_adds_is_cancelled(store: Store) 
 
 
 # spec: FL-4
+def test_a_job_that_one_call_adds_twice_to_a_cancelled_flow_is_cancelled_once(store: Store) -> None:
+    begin(store, flow(), job("a"))
+    take_named(store, "a")
+    cancel_flow(store, "w")
+    assert [each.created for each in put(store, *[job("b", flow="w")] * 2)] == [True, False]
+    assert state(store, "b") is CANCELLED
+
+
+# spec: FL-4
 def test_a_flow_that_was_cancelled_is_cancelled_though_its_last_job_was_done(store: Store) -> None:
     begin(store, flow(), job("a"))
     claim = take_named(store, "a")

@@ -81,7 +81,12 @@ class Adding:
             return []
         if any(map(is_linked, jobs)):
             self._check(jobs)
-            return [each for run in _runs(jobs) for each in self._enqueue_linked(run, promised)]
+            # A job of this call may be named by others of it, also if it is not created because its key is taken.
+            named = {each for job in jobs for each in job.after}
+            return [
+                each for run in _runs(jobs)
+                for each in self._enqueue_linked(run, promised or any(job.id in named for job in run))
+            ]  # fmt: skip
         created = self.add([row_of(job) for job in jobs], promised=promised)
         return self.answers(jobs, {str(job_id) for (job_id,) in created()})
 
@@ -96,7 +101,7 @@ class Adding:
         if any(row["key"] is not None for row in rows):
             self._statements.send(self._sql["tidy"], (text,))
             if promised:
-                self._statements.send(self._sql["alias"], (text,))
+                self._statements.send(self._sql["alias"], (self._at, text))
         if any(row["tags"] is not None for row in rows):
             self._statements.send(self._sql["tag"], (text,))
 
@@ -138,11 +143,7 @@ class Adding:
     def _enqueue_linked(self, jobs: Sequence[NewJob], promised: bool) -> list[Enqueued]:
         if is_single(jobs[0]):
             return [self.enqueue_single(job, promised=promised) for job in jobs]
-        # A job of this call may be named by others of it, also if it is not created because its key is taken.
-        named = {each for job in jobs for each in job.after}
-        created = self.add_linked(
-            [linked_row_of(job) for job in jobs], promised=promised or any(job.id in named for job in jobs)
-        )
+        created = self.add_linked([linked_row_of(job) for job in jobs], promised=promised)
         return self.answers(jobs, {str(job_id) for (job_id,) in created()})
 
     def _check(self, jobs: Sequence[NewJob]) -> None:
@@ -191,13 +192,15 @@ class Adding:
             plain = msgspec.structs.replace(job, replace=False, unique_for_ms=None)
             created = self.add_linked([{**linked_row_of(plain), **by}], promised=promised)
             (answer,) = self.answers([plain], {str(job_id) for (job_id,) in created()})
-            if not answer.created and job.replace:  # somebody has taken the key meanwhile
+            if not answer.created and job.replace and answer.id != job.id:  # somebody has taken the key meanwhile
                 return self.enqueue_single(job, promised=promised, by=by)
             if answer.created and not self._take_period(job):
                 self._statements.send(self._sql["withdraw"], (job.id,))
                 return self.enqueue_single(job, promised=promised, by=by)
         elif promised and answer.id != job.id:
             self._statements.send(self._sql["alias_to"], (job.id, answer.id))
+            if "spawned_by" in by:
+                self._statements.send(self._sql["spawn_taken"], (as_rows([{"id": job.id, **by}]),))
         return answer
 
     def _first_of_period(self, job: NewJob) -> Enqueued | None:

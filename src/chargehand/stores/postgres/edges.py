@@ -201,7 +201,8 @@ class Following:
             if edge.predecessor in safe:
                 page.looked_at.append((edge, True))
             elif not lives:
-                error = self._why(edge, ended, waiting.get(edge.job)) if edge.strict else None
+                needed = edge.strict or edge.predecessor < 0  # one that never existed cannot have failed
+                error = self._why(edge, ended, waiting.get(edge.job)) if needed else None
                 page.looked_at.append((edge, False))
                 if error is None:
                     over.append(edge)

@@ -150,13 +150,15 @@ FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORD
 ON CONFLICT DO NOTHING
 
 -- name: spawn_taken
--- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it.
+-- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it, or has
+-- ended badly.
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT g.job, a.job, g.nr, g.strict, true, true
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
   JOIN chargehand_alias a ON a.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
 WHERE e.spawned_by IS NOT NULL AND g.open AND NOT g.due AND g.nr >= 0
   AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)
+  AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.seq = a.job AND x.state <> 'done')
   AND NOT EXISTS (
     WITH RECURSIVE r(seq) AS (
       SELECT a.job UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
@@ -235,7 +237,7 @@ WITH f AS MATERIALIZED (
   SELECT id FROM chargehand_flow
   WHERE id = ANY (ARRAY(SELECT DISTINCT flow FROM json_to_recordset($2::json) AS e(flow text))) AND cancel_ms IS NOT NULL),
 h AS MATERIALIZED (
-  SELECT t.* FROM f CROSS JOIN json_to_recordset($2::json) AS e(id text, flow text)
+  SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id, flow FROM json_to_recordset($2::json) AS e(id text, flow text)) AS e
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
     CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t
   WHERE e.flow = f.id),
@@ -311,13 +313,19 @@ WHERE seq = $1::bigint
 ON CONFLICT DO NOTHING
 
 -- name: alias
+-- The job that has the key, or for which it is taken for a time.
 INSERT INTO chargehand_alias (id, job)
-SELECT e.id, t.seq
-FROM json_to_recordset($1::json) AS e(id text, queue text, key text, parent bigint, claim bigint)
-  JOIN chargehand_live t ON t.queue = e.queue AND t.key = {lookup e.key}
+SELECT e.id, coalesce(
+  (SELECT t.seq FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key}),
+  (SELECT j.seq FROM chargehand_once o JOIN chargehand_job j ON j.id = o.job
+    WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))
+FROM json_to_recordset($2::json) AS e(id text, queue text, key text, parent bigint, claim bigint)
 WHERE e.key IS NOT NULL AND NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
   AND (e.parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim))
+  AND (EXISTS (SELECT FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key})
+    OR EXISTS (SELECT FROM chargehand_once o JOIN chargehand_job j ON j.id = o.job
+      WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))
 ON CONFLICT DO NOTHING
 
 -- name: alias_to
