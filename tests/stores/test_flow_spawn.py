@@ -19,6 +19,7 @@ from builders import (
     put,
     record,
     release,
+    retry,
     roll_back,
     state,
     states,
@@ -163,6 +164,27 @@ def test_children_after_their_own_parent_wait_for_nothing_more(store: Store) -> 
     finish(store, "p", fan_out(job("c1", queue="s", after=("p",)), job("c2", queue="s", after=("p",))))
     assert sorted(perform_all(store, "s")) == ["c1", "c2"]
     assert take_one(store).id == "f"
+
+
+# spec: FL-2, FL-3
+@pytest.mark.parametrize("if_failed", ["fail", "run"])
+def test_a_child_after_its_own_parent_can_be_retried(store: Store, if_failed: str) -> None:
+    """No flow hangs: it would wait for itself."""
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", after=("p",), if_failed=if_failed), job("d")))
+    assert [each.id for each in predecessors(store, "c")] == ["p"]
+    finish(store, "c", GaveUp("no"))
+    assert retry(store, "c") == ["c"]
+    assert record(store, "c").waits_for == 0
+    assert sorted(perform_all(store)) == ["c", "d"]
+
+
+# spec: FL-3
+def test_a_grandchild_after_the_first_of_its_line_waits_for_nothing_more(store: Store) -> None:
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c")))
+    finish(store, "c", fan_out(job("g", after=("p",)), job("h", after=("c", "p"))))
+    assert sorted(perform_all(store)) == ["g", "h"]
 
 
 # spec: FL-3

@@ -80,6 +80,13 @@ WITH RECURSIVE below(root, id, seq, name, state, error) AS (
   WHERE j.parent = below.id)
 SELECT root, seq, id, name, state, error FROM below ORDER BY seq
 """
+_LINE = """
+WITH RECURSIVE up(id) AS (
+  SELECT ?1
+  UNION
+  SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id AND j.parent IS NOT NULL)
+SELECT id FROM up
+"""
 _CANCEL = """
 UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
 WHERE seq IN (SELECT value FROM json_each(?1)) AND state = 'queued'
@@ -208,6 +215,7 @@ class _Call:
         """The added jobs whose edges are not written yet."""
         self._ended: list[str] = []
         """The flows of jobs that have ended at once."""
+        self._lines: dict[str, set[str]] = {}
         self._meant: dict[str, str] = {}
         """The existing jobs that ids of this call stand for."""
 
@@ -424,15 +432,23 @@ class _Call:
                         raise JobNotFound(flows.why_not_found(name))
                     bad.setdefault(each.seq, flows.why_not_found(name))
                     continue
-                # A child of the origin waits for the origin, not for its siblings.
-                sibling = each.job.child and each.origin is not None and found[0] == each.origin.seq
-                for seq, ended in (found, *(() if sibling else spawned.get(found[1].id, ()))):
+                # A job that descends from another waits for that one, not for its children: it may be one of them.
+                own = each.job.child and found[1].id in self._line(each.origin)
+                for seq, ended in (found, *(() if own else spawned.get(found[1].id, ()))):
                     lives = ended.state in (State.QUEUED, State.RUNNING)
                     edges.append((each.seq, seq, nr, strict, lives))
                     if strict and not lives and not ended.well:
                         bad.setdefault(each.seq, flows.why_failed(ended))
         self._edges.add(edges)
         return bad
+
+    def _line(self, origin: Origin | None) -> set[str]:
+        """Returns a settled job and those from which it descends."""
+        if origin is None:
+            return set()
+        if origin.id not in self._lines:
+            self._lines[origin.id] = {str(job_id) for (job_id,) in self._db.execute(_LINE, (origin.id,)).fetchall()}
+        return self._lines[origin.id]
 
     def _known(self, ids: Iterable[str]) -> dict[str, tuple[int, Ended]]:
         rows = self._db.execute(_KNOWN, (json.dumps(list(ids)),))
