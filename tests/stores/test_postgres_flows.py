@@ -12,6 +12,7 @@ from builders import (
     ME,
     begin,
     cancel,
+    cancel_flow,
     crew,
     end,
     fan_out,
@@ -281,6 +282,43 @@ def test_a_follower_that_is_locked_deep_in_a_chain_fails_later(url: str, node: P
         connection.commit()
     eventually(lambda: turn(node) == [] and state(node, "f4") is State.FAILED, 5, what="the last one fails")
     assert state(node, "f2") is State.FAILED
+
+
+# spec: FL-4
+@pytest.mark.parametrize("by", ["spawning", "adding"])
+def test_what_is_being_added_to_a_flow_while_it_is_cancelled_is_cancelled(
+    url: str, node: PostgresStore, by: str
+) -> None:
+    """The transaction that adds has looked for the cancel already, and the cancel does not see yet what it adds."""
+    begin(node, "w", job("p"))
+    claim = take_named(node, "p")
+    other = PostgresStore(parse(url))
+    with ThreadPoolExecutor() as pool:
+        with node.transaction() as tx:
+            if by == "adding":
+                tx.jobs.enqueue([job("c", flow="w")])
+            else:
+                done = settle(claim, fan_out(job("c", flow="w")))
+                assert done is not None
+                tx.jobs.settle([done], ME)
+            cancelling = pool.submit(cancel_flow, other, "w")
+            eventually(lambda: waiting(url), what="a transaction that waits for a lock")
+        cancelled = cancelling.result(timeout=20)
+    assert cancelled.at_once == 1
+    assert [one.id for one in cancelled.running] == (["p"] if by == "adding" else [])
+    assert state(node, "c") is State.CANCELLED
+    other.close()
+
+
+def waiting(url: str) -> bool:
+    """Returns whether a session that has read the flows of this store waits for a lock."""
+    flows = f"'{parse(url).schema}.chargehand_flow'::regclass"
+    return bool(
+        pgserver.admin(
+            "SELECT FROM pg_locks w WHERE NOT granted AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = w.pid "
+            f"AND l.relation = {flows})"
+        )
+    )
 
 
 # spec: FL-3

@@ -3,11 +3,14 @@
 Part of a transaction: it neither begins nor ends one.
 """
 
-from chargehand.errors import Conflict, FlowNotFound
+from contextlib import suppress
+
+from chargehand.errors import Conflict, FlowNotFound, StoreBusy
 from chargehand.model.flows import FlowCancelled, NewFlow, why_no_flow
+from chargehand.model.records import CancelResult
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.adding import begin_values
-from chargehand.stores.postgres.edges import Effects
+from chargehand.stores.postgres.edges import Effects, patience
 from chargehand.stores.postgres.jobs import PostgresJobs
 from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.sweeping import Sweeper
@@ -29,10 +32,19 @@ class PostgresFlows:
     def cancel(self, flow_id: str) -> FlowCancelled:
         if self._change(flow_id):
             return FlowCancelled(0)
+        with suppress(StoreBusy), self._db.attempt(patience(self._db)):
+            self._db.rows(_SQL["shut"], (flow_id,))
         self._db.send(_SQL["cancel"], (self._now, flow_id))
-        ids = [str(job_id) for (job_id,) in self._db.rows(_SQL["live_of"], (flow_id,))]
-        found = self._jobs.cancel(ids)
-        return FlowCancelled(sum(each.at_once for each in found), tuple(each for each in found if not each.at_once))
+        found: dict[str, CancelResult] = {}
+        # A job for whose outcome this has waited may have spawned others, which were not seen before.
+        while ids := [each for (each,) in self._db.rows(_SQL["live_of"], (flow_id,)) if each not in found]:
+            seen = {each.id: each for each in self._jobs.cancel(ids)}
+            found |= seen
+            if len(seen) == len(ids):
+                break
+        return FlowCancelled(
+            sum(each.at_once for each in found.values()), tuple(each for each in found.values() if not each.at_once)
+        )
 
     def retry(self, flow_id: str) -> list[str]:
         self._change(flow_id)

@@ -184,6 +184,10 @@ SELECT id FROM chargehand_flow WHERE id = ANY ($1::text[])
 -- Locks a flow for a change of all its jobs.
 SELECT ended_ms IS NOT NULL, cancel_ms IS NOT NULL FROM chargehand_flow WHERE id = $1 FOR NO KEY UPDATE
 
+-- name: shut
+-- Waits for those that add jobs to a flow. Who comes later waits for this transaction, and sees what it has done.
+SELECT id FROM chargehand_flow WHERE id = $1 FOR UPDATE
+
 -- name: cancel
 UPDATE chargehand_flow SET cancel_ms = coalesce(cancel_ms, {now}) WHERE id = $2 AND ended_ms IS NULL
 
