@@ -214,6 +214,10 @@ def test_users_without_rights() -> None:  # cause: no-rights server-read-only se
             assert "no-node" in causes(found), "the tables can be read"
             with query(url, "SELECT 1"):
                 assert only(examined(stranger), "sessions-hidden").severity == "note"
+            pgserver.admin(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {name} TO {other}")
+            assert only(examined(stranger), "no-rights").text.endswith("lacks rights: USAGE on chargehand_job_seq_seq")
+            pgserver.admin(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {name} TO {other}")
+            assert "no-rights" not in causes(examined(stranger))
             assert theirs != stranger
         pgserver.admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
         found = only(examined(url), "server-read-only")

@@ -66,7 +66,7 @@ def _server(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
 def _tables(peek: "Peek", found: dict[str, Any], refused: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     from chargehand.stores.postgres.peek import known_schema
 
-    if any(right.startswith(("USAGE", "SELECT")) for right in found.get("lacks", ())):
+    if any(right.startswith(("USAGE on schema", "SELECT")) for right in found.get("lacks", ())):
         return  # the missing rights are a finding
     # The times in the tables are of the server's clock.
     told = {"knows": known_schema(), "schema": peek.schema() or None, "oldest": peek.oldest()}

@@ -90,7 +90,8 @@ def _use(facts: Facts, found: ServerFacts) -> Iterator[Finding]:
         yield _found(
             facts, "no-rights", f"the user {found.user} lacks rights: {', '.join(lacks[:MOST_RIGHTS])}{more}",
             f"as the owner of the tables: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … TO "
-            f"{found.user}; and GRANT USAGE, CREATE ON SCHEMA … TO {found.user}",
+            f"{found.user}; GRANT USAGE ON ALL SEQUENCES IN SCHEMA … TO {found.user}; "
+            f"and GRANT USAGE, CREATE ON SCHEMA … TO {found.user}",
             f"{found.user} lacks rights", Severity.ERROR,
         )  # fmt: skip
     lock = found.locked

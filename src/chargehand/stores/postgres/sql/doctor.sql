@@ -58,9 +58,12 @@ WHERE n.nspname = $1 AND c.relname = 'chargehand_live'
 SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1
 
 -- name: missing_rights
+-- The numbers of jobs with further options are taken from their sequence before the jobs are inserted.
 SELECT p.name || ' on ' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p(name)
-WHERE n.nspname = $1 AND c.relkind = 'r' AND starts_with(c.relname, 'chargehand_') AND NOT has_table_privilege(c.oid, p.name)
+  CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'USAGE']) AS p(name)
+WHERE n.nspname = $1 AND starts_with(c.relname, 'chargehand_')
+  AND CASE WHEN c.relkind = 'r' AND p.name <> 'USAGE' THEN NOT has_table_privilege(c.oid, p.name)
+    WHEN c.relname = 'chargehand_job_seq_seq' AND p.name = 'USAGE' THEN NOT has_sequence_privilege(c.oid, 'USAGE, UPDATE') END
 ORDER BY c.relname, p.name
 
 -- name: locks
