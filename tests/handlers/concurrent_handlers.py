@@ -69,6 +69,10 @@ class Waiter(Handler[dict[str, Any], Any]):
             case "leave later":
                 asyncio.get_running_loop().call_soon(sys.exit, 4)
                 await asyncio.sleep(0.05)
+            case "cancel itself":  # and return before it awaits again
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
             case "stop the loop":
                 asyncio.get_running_loop().stop()
                 await asyncio.sleep(0.05)

@@ -239,6 +239,7 @@ def test_one_poison_job_among_99_is_quarantined_alone(hand: Chargehand, world: W
         ("generator exit", "GeneratorExit"),
         ("leave later", None),
         ("stop the loop", None),
+        ("cancel itself", None),
     ],
 )
 def test_what_would_end_the_loop_concerns_its_own_job_at_most(  # spec: WP-15 WK-5

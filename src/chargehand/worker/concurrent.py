@@ -10,6 +10,7 @@ import threading
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 from chargehand import clock, errors
@@ -288,10 +289,15 @@ class ConcurrentWorker(Worker):
             self._timer.cancel()
             self._turn()
         attempt.task = self._loop.create_task(self._run(attempt, coroutine), name=attempt.id)
-        attempt.task.add_done_callback(self._check_task)
+        attempt.task.add_done_callback(partial(self._check_task, attempt))
 
-    def _check_task(self, task: asyncio.Task[None]) -> None:
-        """Ends the process if a task has ended without an outcome: its job would never end."""
+    def _check_task(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
+        """Ends the process if a task has ended without an outcome: its job would never end.
+
+        A task that its own job cancels counts as cancelled for asyncio, also if the job returns before it awaits again.
+        """
+        if task.cancelled() and attempt.claim not in self._attempts:
+            return
         error = task.exception() if not task.cancelled() else asyncio.CancelledError()
         if error is not None:
             self._fail(error)
