@@ -1,5 +1,6 @@
 """A worker that performs several jobs at the same time, as the fleet sees it: each job has its own deadlines."""
 
+import pytest
 from fleet_world import ONE, World, condemned, started
 
 from chargehand.model.fleet.lifecycle import Ask, CancelJob, ExpireJob
@@ -37,6 +38,25 @@ def test_a_job_that_does_not_end_has_its_worker_replaced_and_is_the_only_one_to_
     later(world, 5.0)
     assert later(world, CANCEL) == condemned("job timeout")
     assert world.place.blamed == {"job-2"}
+
+
+@pytest.mark.parametrize("frames", [True, False], ids=["the loop is blocked", "C code holds the interpreter"])
+def test_if_a_blocked_loop_makes_several_late_any_of_them_may_be_to_blame(frames: bool) -> None:  # spec: WP-15 WK-7
+    world = busy(60.0, 5.0, 5.0)
+    for _ in range(15):
+        assert world.tick() in ([], [ExpireJob(ONE, "job-2"), ExpireJob(ONE, "job-3")])
+        world.now += 1.0
+        if frames:
+            world.frame(turns=7)
+    assert world.tick() == condemned("job timeout")
+    assert world.place.blamed is None, "all of them are performed alone, until the guilty one is known"
+
+
+def test_late_jobs_that_do_not_end_are_to_blame_if_the_loop_runs() -> None:  # spec: WP-15 WK-7
+    world = busy(60.0, 5.0, 5.0)
+    later(world, 5.0)
+    assert later(world, CANCEL) == condemned("job timeout")
+    assert world.place.blamed == {"job-2", "job-3"}
 
 
 def test_each_cancelled_job_has_its_own_grace() -> None:  # spec: WP-15 WK-8

@@ -14,6 +14,7 @@ from chargehand import (
     ConfigurationError,
     JobCancelled,
     JobFailed,
+    JobPolicy,
     LivenessPolicy,
     clock,
 )
@@ -211,6 +212,25 @@ def test_timeouts_hold_while_the_loop_is_blocked(make_hand: MakeHand, world: Wor
             ref.wait(20)
     assert "in do" in (blocking.job().error or ""), "its stack is in its report"
     assert {(ref.job().crashes, ref.job().interruptions) for ref in others} == {(0, 1)}
+
+
+def test_what_a_blocked_loop_makes_late_is_performed_alone_until_the_guilty_job_is_known(  # spec: WP-15 WK-7
+    make_hand: MakeHand, world: World
+) -> None:
+    hand = make_hand(liveness=PATIENT, jobs=JobPolicy(first_retry=0.01, longest_retry=0.01))
+    crew = crew_of(hand, timeout=0.5, max_attempts=2)
+    refs = [world.put(crew, waits=0.01) for _ in range(10)]
+    refs.insert(5, world.put(crew, end="burn", until=str(world.gate())))
+    blocking = refs[5]
+    with hand.running():
+        with pytest.raises(JobFailed, match="timed out"):
+            blocking.wait(30)
+        for ref in refs:
+            if ref is not blocking:
+                ref.wait(20)
+    others = [ref.job() for ref in refs if ref is not blocking]
+    assert {job.failures for job in others} == {0}
+    assert max(job.crashes for job in others) == 1, "nobody is charged twice"
 
 
 def test_one_poison_job_among_99_is_quarantined_alone(hand: Chargehand, world: World) -> None:  # spec: WP-15 WK-6 RP-7

@@ -174,7 +174,7 @@ class Supervision(Hearing):
             broken=worker.broken,
             oom=worker.oom,
         )
-        outcome = last_outcome(death, place.verdict, repr(worker), asked=place.asked)
+        outcome = last_outcome(death, place.verdict, repr(worker), asked=place.asked, blocked=place.blocked)
         self.oracle.buried(worker)
         self.ledger.gone(component, outcome, now, worker.pid, place.blamed)
         self.tell(Exited(component=component, death=death, crew_done=self.ledger.pools[worker.crew].done))

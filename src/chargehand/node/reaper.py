@@ -116,7 +116,7 @@ class Reaper:
         )
         stacks = handle.stacks()
         who = f"{handle.who}, which held {place.doing}," if place.others else handle.who
-        outcome = last_outcome(death, place.verdict, who, asked=place.asked, stacks=stacks)
+        outcome = last_outcome(death, place.verdict, who, asked=place.asked, blocked=place.blocked, stacks=stacks)
         now = clock.monotonic()
         claims = self._ledger.gone(handle.component, outcome, now, handle.child.pid, place.blamed)
         if claims:

@@ -167,10 +167,13 @@ def crash_line(
     return error_line(text) or ErrorLine(reason)
 
 
-def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool, stacks: str = "") -> Outcome:
+def last_outcome(
+    death: Death, verdict: Reason | None, who: str, *, asked: bool, blocked: bool = False, stacks: str = ""
+) -> Outcome:
     """Returns the outcome of the worker's job: a crash, unless the worker was asked to stop or the job is not to
-    blame."""
-    if verdict is Reason.JOB_TIMEOUT:
+    blame. `blocked`: several jobs were late, and nobody knows which of those in hand has kept the others from
+    ending."""
+    if verdict is Reason.JOB_TIMEOUT and not blocked:
         where = f"{STACKS_FOLLOW}{stacks}" if stacks else "; no stack traces are available"
         return TimedOut(f"the job took longer than its timeout, and {who} was replaced{where}")
     if verdict is Reason.CANCELLED:

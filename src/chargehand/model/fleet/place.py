@@ -120,6 +120,8 @@ class Place(msgspec.Struct):
     still_since: float = 0.0
     unresponsive: bool = False
     stalled: bool = False
+    blocked: bool = False
+    """Whether several of its jobs were late because its event loop did not run, so that any of them may be to blame."""
     job: str | None = None
     others: set[str] = msgspec.field(default_factory=set[str])
     """The other jobs of its batch, or those that it performs at the same time."""
@@ -183,7 +185,7 @@ class Place(msgspec.Struct):
         """The jobs because of which the worker is replaced; None: all that it holds."""
         if self.verdict is Reason.CANCELLED:
             return self.recalled
-        if self.verdict is Reason.JOB_TIMEOUT and self.slots:
+        if self.verdict is Reason.JOB_TIMEOUT and self.slots and not self.blocked:
             return {job for job, slot in self.slots.items() if slot.expired}
         return None
 
@@ -240,7 +242,7 @@ class Place(msgspec.Struct):
             -1,
             None,
         )
-        self.unresponsive = self.stalled = False
+        self.unresponsive = self.stalled = self.blocked = False
         self.last_pid = None
         self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
 

@@ -56,12 +56,21 @@ class Slots:
         actions: list[Action] = []
         for job, slot in place.slots.items():
             if slot.end_at is not None and slot.end_at <= now:
-                return Reason.JOB_TIMEOUT if slot.expired else Reason.CANCELLED
+                if not slot.expired:
+                    return Reason.CANCELLED
+                place.blocked = self._is_blocked(place, slot.end_at - self._policy.cancel)
+                return Reason.JOB_TIMEOUT
             if slot.end_at is None and slot.until is not None and slot.until <= now:
                 slot.expired, slot.end_at = True, now + self._policy.cancel
                 actions.append(ExpireJob(place.component, job))
         place.job_until = min((slot.due for slot in place.slots.values() if slot.due is not None), default=None)
         return actions
+
+    def _is_blocked(self, place: Place, asked_at: float) -> bool:
+        """Returns whether several jobs are late because the event loop has not run since one of them was asked to end:
+        any job in hand may be the one that blocks it."""
+        stands = place.turned_at < asked_at and (place.stalled or place.framed_at < asked_at)
+        return stands and sum(slot.expired for slot in place.slots.values()) > 1
 
     def _expect(self, place: Place, slot: Slot) -> None:
         """Notes the next deadline. It is not computed again whenever a job ends: it may be too early, never too
