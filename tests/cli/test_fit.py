@@ -113,3 +113,25 @@ def test_wide_characters_count_twice() -> None:
 
 def test_nothing_to_show() -> None:
     assert drawn(fit(WORKERS, [], 40))[0].startswith("WORKER  STATUS")
+
+
+LONG_WORKER = f"worker:{'transcode-of-very-long-names' * 3}:11"
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_very_long_worker_does_not_push_the_status_out(width: int) -> None:  # spec: CL-3
+    lines = drawn(fit(WORKERS, [(LONG_WORKER, *ROWS[0][1:]), ROWS[1]], width))
+    assert max(map(cell_len, lines)) <= width
+    assert {"WORKER", "STATUS"} <= set(lines[0].split())
+    assert lines[1].startswith("worker:transcode")
+    assert "…" in lines[1].split()[0]
+    assert lines[1].split()[0].endswith(":11")
+    assert lines[-1].split()[:2] == ["worker:tag:1", "healthy"]
+
+
+def test_a_last_column_of_numbers_stays_in_its_row() -> None:  # spec: CL-3
+    columns = ("QUEUE", "QUEUED", "FUTURE", "RUNNING", "DONE", "FAILED", "CANCELLED")
+    lines = drawn(fit(columns, [("q" * 90, "1", "2", "3", "4", "5", "6"), ("tag", *"111117")], 80))
+    assert max(map(cell_len, lines)) <= 80
+    assert lines[0].split() == list(columns)
+    assert [line.split()[-1] for line in lines[1:]] == ["6", "7"]

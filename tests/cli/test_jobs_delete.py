@@ -119,6 +119,17 @@ def test_what_cannot_be_cleared_is_said(hand: Chargehand) -> None:
     assert len(left(hand)) == 1
 
 
+def test_a_deletion_of_nothing_says_what_to_give(hand: Chargehand) -> None:  # spec: CL-3
+    told = run(hand, "delete")
+    assert isinstance(told.exception, ConfigurationError)
+    assert "--queue" not in str(told.exception)  # an option of `jobs clear` alone
+    asked = run(hand, "delete", "--queue", "a")
+    assert asked.exit_code == 2
+    assert "jobs clear" in " ".join(asked.output.split())
+    nothing = run(hand, "delete", "queue:a")
+    assert (nothing.exit_code, nothing.stdout) == (0, "no job matches: there is nothing to delete\n")
+
+
 def test_a_terminal_is_asked_about_many(hand: Chargehand, monkeypatch: pytest.MonkeyPatch) -> None:
     make(hand, State.DONE, count=21)
     monkeypatch.setattr("chargehand.cli.ask.interactive", lambda: True)

@@ -251,7 +251,7 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
     told = chargehand("recurring", cwd=world.folder)
     assert told.returncode == 0
     assert "At 03:00 every day" in told.stdout
-    assert f"{often['last_job']} (queued)" in told.stdout
+    assert f"{often['last_job']}  queued" in told.stdout
 
 
 def test_a_recurring_job_is_paused_run_and_resumed(world: World, hand: Chargehand) -> None:  # spec: WK-11 CL-2

@@ -166,6 +166,11 @@ def delete(
 
     Exit status 1 if a job given by id was not deleted.
     """
+    if not ids:
+        raise ConfigurationError(
+            "no jobs are selected: give ids, or a filter such as queue:mail; "
+            "chargehand jobs clear --all deletes all finished jobs"
+        )
     wanted = _wanted(DELETE, ids, None, None, None, None, None, False, dry_run, yes, json)
     _carry_out(DELETE, find.service(application, store), wanted, application)
 
@@ -364,7 +369,8 @@ class BulkReport:
             if not few or self.count > 1:
                 show.line(self._summary())
             elif not self.count:
-                show.line(f"no {self._wanted.which.state} job matches: there is nothing to {self._action.verb}")
+                state = self._wanted.which.state
+                show.line(f"no {f'{state} ' if state else ''}job matches: there is nothing to {self._action.verb}")
         if self._failures:
             raise typer.Exit(EXIT_ERROR)
 

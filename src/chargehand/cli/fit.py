@@ -40,6 +40,10 @@ WHOLE = frozenset({"STATUS", "STATE", "WHEN", "SINCE", "CREATED", "STARTED", "LA
 """The columns that are never shortened to fit."""
 LEAST_WIDTH = 8
 """The width below which no column is shortened to fit."""
+LEAST_WORKER = 16
+"""The width below which no worker is shortened; its end, which has its number, stays."""
+NUMBER = 10
+"""The width up to which a last column has numbers or words instead of sentences: it stays in its row."""
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -74,12 +78,17 @@ def fit(
         room = width - _total([widths[at] for at in kept[:-1]]) - GAP
         if room >= min(SENTENCE, natural[last]):
             return _table(columns, rows, kept, [*widths[:-1], min(room, natural[last])], most_lines)
+    below = natural[last] > NUMBER
+
+    def beside() -> list[int]:
+        return kept[:-1] if below else kept
+
     for name in LEAST_WANTED:
-        if _total([shortened[at] for at in kept[:-1]]) <= width:
+        if _total([shortened[at] for at in beside()]) <= width:
             break
         kept = [at for at in kept if columns[at] != name or at == last]
-    _narrow(columns, kept[:-1], shortened, width)
-    return _table(columns, rows, kept[:-1], shortened, most_lines, below=(last, width))
+    _narrow(columns, beside(), shortened, width)
+    return _table(columns, rows, beside(), shortened, most_lines, below=(last, width) if below else None)
 
 
 def _narrow(columns: Sequence[str], kept: Sequence[int], widths: list[int], width: int) -> None:
@@ -90,6 +99,10 @@ def _narrow(columns: Sequence[str], kept: Sequence[int], widths: list[int], widt
         widths[widest] -= 1
         if widths[widest] <= max(LEAST_WIDTH, cell_len(columns[widest])):
             may.remove(widest)
+    for at in kept:
+        if columns[at] == "WORKER":  # so that a very long name does not push the status out of the terminal
+            missing = _total([widths[each] for each in kept]) - width
+            widths[at] -= max(0, min(missing, widths[at] - LEAST_WORKER))
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -124,7 +137,15 @@ def _lines(text: str, width: int, column: str, most: int) -> list[str]:
         return [text]
     if column in IDS:
         return [f"…{text[1 - width :]}"]
+    if column == "WORKER":
+        return [_without_middle(text, width)]
     return wrapped(text, width, most)
+
+
+def _without_middle(text: str, width: int) -> str:
+    """Returns the name of a worker without its middle: the beginning names its crew, the end is its number."""
+    end = text[-6:]
+    return f"{set_cell_size(text, width - 1 - cell_len(end)).rstrip()}…{end}"
 
 
 def wrapped(text: str, width: int, most: int = MOST_LINES) -> list[str]:

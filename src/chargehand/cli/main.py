@@ -58,8 +58,16 @@ OTHER_OPTIONS = {
     **dict.fromkeys([("work", option) for option in ("-Q", "-q", "--queue", "--queues")], _ALL),
     ("work", "-B"): "Recurring jobs need no process of their own.",
     ("work", "--port"): "The API is served by: chargehand serve.",
+    **dict.fromkeys(
+        [("delete", option) for option in ("--queue", "--state", "--tag", "--all")],
+        "Give ids, or a filter such as queue:mail; chargehand jobs clear has this option.",
+    ),
+    **dict.fromkeys(
+        [("logs", option) for option in ("--worker", "--crew")],
+        "The crew or worker is an argument: chargehand logs tag, chargehand logs tag:0.",
+    ),
 }
-"""Options of other systems that ours do not have, by command, and what to do instead."""
+"""Options of other systems or of other commands, by the command that does not have them, and what to do instead."""
 
 
 class Commands(TyperGroup):

@@ -28,8 +28,8 @@ def recurring(
         show.line("there are no recurring jobs; a node registers them when it starts")
         return
     show.table(
-        ("NAME", "NEXT", "LAST JOB", "SCHEDULE"),
-        [(each.name, _next(each), _last(each), each.in_words) for each in found],
+        ("NAME", "NEXT", "LAST JOB", "STATE", "SCHEDULE"),
+        [(each.name, _next(each), each.last_job, _state(each), each.in_words) for each in found],
     )
 
 
@@ -50,9 +50,9 @@ def _next(each: Recurrence) -> str:
     )
 
 
-def _last(each: Recurrence) -> str | None:
-    last = next((run for run in each.runs if run.id == each.last_job), None)
-    return each.last_job if last is None else f"{last.id} ({last.state.value})"
+def _state(each: Recurrence) -> str | None:
+    """Returns the state of the last job."""
+    return next((run.state.value for run in each.runs if run.id == each.last_job), None)
 
 
 @app.command("run")
