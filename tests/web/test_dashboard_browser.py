@@ -343,6 +343,47 @@ def test_jobs_are_picked_grouped_and_retried(page: Page, served: Served) -> None
     assert str(entry.detail).startswith("2 jobs: state:failed")
 
 
+def test_newer_jobs_that_do_not_match_are_not_announced_again(page: Page, served: Served) -> None:  # spec: DB-3
+    first = served.steps.enqueue({"steps": 1, "seconds": 0}, label="needle 1", tags=["newer"])
+    go(page, "jobs?filter=tags:newer label:~needle")
+    rows = page.locator("[data-job]")
+    expect(rows).to_have_count(1)
+    served.steps.enqueue({"steps": 1, "seconds": 0}, label="hay", tags=["newer"])
+    page.get_by_role("button", name="Show newer jobs (1)").click()  # the page cannot judge the label
+    expect(page.get_by_role("button", name="No newer jobs")).to_be_disabled()
+    second = served.steps.enqueue({"steps": 1, "seconds": 0}, label="needle 2", tags=["newer"])
+    page.get_by_role("button", name="Show newer jobs (1)").click()
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_attribute("data-job", second.id)
+    expect(rows.last).to_have_attribute("data-job", first.id)
+
+
+def test_picked_jobs_are_offered_what_can_be_done_to_them(page: Page, served: Served) -> None:  # spec: DB-3
+    done = [served.steps.enqueue({"steps": 1, "seconds": 0}, tags=["fits"]) for _ in range(2)]
+    eventually(lambda: all(served.hand.job(job.id).state.value == "done" for job in done))
+    go(page, "jobs?filter=tags:fits")
+    page.get_by_role("checkbox", name="Pick all jobs on this page").click()
+    acting = page.get_by_role("group", name="Actions for jobs")
+    for name in ("Retry", "Cancel"):
+        expect(acting.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    served.hand.delete(done[0].id)
+    acting.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete 2 jobs").click()
+    told = page.get_by_role("status").last
+    expect(told).to_contain_text("1 job deleted")
+    expect(told).to_contain_text("1 job left")
+
+
+def test_a_text_does_not_turn_those_beside_it(page: Page, served: Served) -> None:  # spec: DB-7 SE-4
+    served.hand.pause("faults", reason="\u202eegatuo")
+    try:
+        go(page, "")
+        expect(page.locator("main")).to_contain_text("\\u202eegatuo")
+        expect(page.locator("main")).not_to_contain_text("\u202e")
+    finally:
+        served.hand.resume("faults")
+
+
 def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7 SE-4 DB-3
     payload = {"steps": 1, "seconds": 0, "error": HOSTILE, "stage": HOSTILE, "say": HOSTILE}
     job = served.steps.enqueue(payload, label=HOSTILE, key=HOSTILE, tags=[HOSTILE])

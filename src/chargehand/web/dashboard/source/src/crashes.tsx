@@ -6,7 +6,7 @@ import { crashedAt, info } from "./live";
 import { Ago, Copy, Empty, Failure, Skeleton, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashDetail, CrashRecord as Crash } from "./types";
-import { bytes, length, shortId } from "./words";
+import { bytes, length, plain, shortId } from "./words";
 
 interface Page {
   crashes: Crash[];
@@ -53,8 +53,8 @@ export function Crashes({ component, node, again }: { component?: string; node?:
                   <td class="when"><Ago ms={crash.at_ms} /></td>
                   <td class="lead"><WorkerLink component={crash.component} node={crash.node} /></td>
                   <td><State state="crashed" word={crash.reason} /></td>
-                  <td class="cause"><a class="short" href={to("crash", crash.id)} title={crash.cause}>{crash.cause}</a></td>
-                  <td class="soft cause"><span class="short" title={crash.follows}>{crash.follows}</span></td>
+                  <td class="cause"><a class="short" href={to("crash", crash.id)} title={crash.cause}>{plain(crash.cause)}</a></td>
+                  <td class="soft cause"><span class="short" title={crash.follows}>{plain(crash.follows)}</span></td>
                   <td class="job">{crash.job && <a href={toJob(crash.job)}>{shortId(crash.job)}</a>}</td>
                 </tr>
               ))}
@@ -78,7 +78,7 @@ export function CrashPage({ id }: { id: string }) {
   return (
     <>
       <header class="top">
-        <h1 tabIndex={-1}>{crash.cause}</h1>
+        <h1 tabIndex={-1}>{plain(crash.cause)}</h1>
         <Copy text={() => reportOf(crash)} what="a bug report" label="Copy as bug report" />
       </header>
       <dl class="facts">

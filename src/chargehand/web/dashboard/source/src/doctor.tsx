@@ -5,6 +5,7 @@ import { workersTick } from "./live";
 import { Ago, Copy, Empty, Mark, Since, Skeleton, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
 import { diagnosed, Remedy } from "./problems";
 import type { Diagnosed as Diagnosis } from "./types";
+import { plain } from "./words";
 
 const EVERY_MS = 10_000;
 
@@ -41,7 +42,7 @@ export function Doctor() {
                     </span>
                   )}
                 </div>
-                <p>{finding.text}</p>
+                <p>{plain(finding.text)}</p>
                 <p class="soft">
                   Remedy: <code>{finding.remedy}</code> <Copy text={finding.remedy} what="the remedy" />
                 </p>

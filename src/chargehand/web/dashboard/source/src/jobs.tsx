@@ -87,7 +87,7 @@ export function Jobs() {
           {page.next !== null && " “Older” continues from there."} A filter with a queue, a state, a tag or since: finds more.
         </p>
       )}
-      {may("control") && page !== null && page.jobs.length > 0 && <Actions filter={filter} state={state} picked={picked} counts={counts} changed={changed} clear={() => setPicked(new Set())} />}
+      {may("control") && page !== null && page.jobs.length > 0 && <Actions filter={filter} state={state} picked={picked} rows={page.jobs} counts={counts} changed={changed} clear={() => setPicked(new Set())} />}
       {(trail.length > 0 || page?.next) && <nav class="paging" aria-label="Pages">
         <button disabled={!trail.length} onClick={() => setTrail([])}>
           Newest
@@ -125,8 +125,9 @@ function FilterLine({ filter, sort }: { filter: string; sort: string }) {
   const type = (value: string) => {
     setText(value);
     clearTimeout(timer.current);
-    // A word that has a field and no value yet would only be refused.
-    if (!/(^|\s)[\w.]+:~?$/.test(value)) timer.current = setTimeout(() => go(value.trim()), 400);
+    // A word that has a field and no value yet, or no closing quote, would only be refused.
+    const open = value.replace(/\\./g, "").split('"').length % 2 === 0;
+    if (!open && !/(^|\s)[\w.]+:~?$/.test(value)) timer.current = setTimeout(() => go(value.trim()), 400);
   };
   const names = [...workers.keys()].map((name) => name.replace(/^worker:/, "").replace(/@.*$/, ""));
   return (
@@ -247,6 +248,8 @@ interface Acting {
   filter: string;
   state: string;
   picked: Set<string>;
+  /** The jobs on the page, whose states are known. */
+  rows: JobRecord[];
   counts: Tally | null;
   changed: () => void;
   /** Picks no job any more. */
@@ -254,16 +257,20 @@ interface Acting {
 }
 
 /** What can be done to the picked jobs, or to all that match. */
-function Actions({ filter, state, picked, counts, changed, clear }: Acting) {
+function Actions({ filter, state, picked, rows, counts, changed, clear }: Acting) {
+  void jobsTick.value;
   const [all, setAll] = useState(false);
   if (all && picked.size) setAll(false);
+  const states = new Map(rows.map((row) => [row.id, (jobs.get(row.id)?.now.peek() ?? row).state]));
+  const fitting = (verb: Verb): string[] =>
+    [...picked].filter((id) => !states.has(id) || APPLIES[verb].some((name) => name === states.get(id)));
   const numbers = (verb: Verb): number => {
-    if (!all || !counts) return picked.size;
+    if (!all || !counts) return fitting(verb).length;
     return state ? (APPLIES[verb].some((name) => name === state) ? sumOf(counts, [state as "done"]) : 0) : sumOf(counts, ALL_OF[verb]);
   };
   const matching = counts ? sumOf(counts, STATES.filter((name) => !state || name === state)) : 0;
   const act = async (verb: Verb) => {
-    const body = all ? { filter, all: !filter } : { ids: [...picked] };
+    const body = all ? { filter, all: !filter } : { ids: fitting(verb) };
     if (await change(verb, body, numbers(verb))) {
       setAll(false);
       changed();
@@ -277,7 +284,7 @@ function Actions({ filter, state, picked, counts, changed, clear }: Acting) {
       </button>
       {(Object.keys(APPLIES) as Verb[]).map((verb) => (
         <button key={verb} disabled={!numbers(verb)} onClick={() => act(verb)}>
-          {SAYS[verb][0]} {all && numbers(verb) > 0 ? count(numbers(verb)) : ""}
+          {SAYS[verb][0]} {(all || numbers(verb) < picked.size) && numbers(verb) > 0 ? count(numbers(verb)) : ""}
         </button>
       ))}
     </div>
@@ -285,7 +292,7 @@ function Actions({ filter, state, picked, counts, changed, clear }: Acting) {
 }
 
 /** Does something to many jobs, after a question with their number; the server is asked until all are done. */
-async function change(verb: Verb, body: Record<string, unknown>, number: number): Promise<boolean> {
+async function change(verb: Verb, body: { ids?: string[]; filter?: string; all?: boolean }, number: number): Promise<boolean> {
   const [title, text, done] = SAYS[verb];
   const question = { title: `${title} ${many(number, "job")}?`, text, button: `${title} ${many(number, "job")}`, danger: verb !== "retry" };
   if (!(await ask(question))) return false;
@@ -295,7 +302,8 @@ async function change(verb: Verb, body: Record<string, unknown>, number: number)
       const part: BulkChanged = await post<BulkChanged>(`api/v1/jobs/${verb}`, { ...body, after });
       [sum, refused, after] = [sum + part.count, refused + (part.refused ?? 0), part.next ?? null];
     } while (after !== null);
-    return [`${many(sum, "job")} ${done}`, ...(refused ? [`${many(refused, "job")} left as they are: their key is taken, or their state has changed`] : [])];
+    const left = body.ids ? body.ids.length - sum : refused;
+    return [`${many(sum, "job")} ${done}`, ...(left > 0 ? [`${many(left, "job")} left: the key is taken, the state does not allow it, or the job was deleted`] : [])];
   });
 }
 
@@ -352,20 +360,30 @@ async function make(said: Record<string, string>): Promise<void> {
   location.hash = to("job", made.id);
 }
 
+/** The fields of a filter that the page itself compares with jobs as they change. */
+const KNOWN = ["queue", "tags", "flow", "state"];
+
 /** A button that loads newer jobs, so that rows do not move while a user reads them. */
 function Newer({ page, first, filter, look }: { page: Page | null; first: boolean; filter: string; look: () => void }) {
   void jobsTick.value;
   const shown = new Set(page?.jobs.map((job) => job.id));
   const newest = page?.jobs[0]?.id ?? "";
-  const [ofQueue, ofTag, ofFlow] = [valueOf(filter, "queue"), valueOf(filter, "tags"), valueOf(filter, "flow")];
-  let newer = 0;
+  const [ofQueue, ofTag, ofFlow, ofState] = KNOWN.map((name) => valueOf(filter, name)) as [string, string, string, string];
+  const passed = useRef<{ page: Page | null; ids: Set<string> }>({ page: null, ids: new Set() });
+  const found: string[] = [];
   if (page && first) {
     for (const [id, kept] of jobs) {
-      const { queue, tags, flow } = kept.now.peek();
-      const matches = (!ofQueue || queue === ofQueue) && (!ofFlow || flow === ofFlow) && (!ofTag || tags.includes(ofTag));
-      if (!shown.has(id) && id > newest && matches) newer++;
+      const { queue, tags, flow, state } = kept.now.peek();
+      const matches = (!ofQueue || queue === ofQueue) && (!ofFlow || flow === ofFlow) && (!ofTag || tags.includes(ofTag)) && (!ofState || state === ofState);
+      if (!shown.has(id) && id > newest && matches) found.push(id);
     }
   }
+  if (passed.current.page !== page) {
+    // Only the server can judge the rest of a filter: what it has not answered with does not match.
+    const judged = KNOWN.reduce((rest, name) => having(rest, name, ""), filter) === "";
+    passed.current = { page, ids: new Set(judged ? [] : found) };
+  }
+  const newer = found.filter((id) => !passed.current.ids.has(id)).length;
   return (
     <p class="newer" aria-live="polite">
       <button class="link" disabled={!newer} onClick={look}>

@@ -7,7 +7,7 @@ import { allOf, named, order, Orders } from "./orders";
 import { Held, List } from "./workers";
 import { Ago, Empty, Since, State } from "./parts";
 import type { NodeBody as Node } from "./types";
-import { many } from "./words";
+import { many, plain } from "./words";
 
 export function Nodes() {
   const names = nodeNames.value;
@@ -60,7 +60,7 @@ function NodeRow({ name }: { name: string }) {
       <th scope="row" class="lead">{name}</th>
       <td class="when">
         <State state={node.drain ? "stopping" : node.status} word={node.drain ?? undefined} />
-        {node.reason && <div class="why">{node.reason}</div>}
+        {node.reason && <div class="why">{plain(node.reason)}</div>}
       </td>
       <td class="wide">{node.machine ?? "–"}</td>
       <td class="wide">{node.version ?? "–"}</td>

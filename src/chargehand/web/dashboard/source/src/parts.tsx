@@ -8,7 +8,7 @@ import { addressOf, now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
 import type { FlowCounts, Progress } from "./types";
-import { ago, count, dated, exact, plain, shortName, ticking } from "./words";
+import { ago, apart, count, dated, exact, plain, shortName, ticking } from "./words";
 
 export function toneOf(state: string): string {
   return lookOf(state)[0];
@@ -96,7 +96,8 @@ export function CountsBar({ counts }: { counts: FlowCounts }) {
 export function progressWords(progress: Progress): string {
   const done = progress.done === null ? null : count(progress.done);
   const far = progress.total ? `${done ?? "0"} of ${count(progress.total)}` : done;
-  return plain([progress.stage, far, progress.detail].filter(Boolean).join(", "));
+  const texts = [progress.stage, progress.detail].map((text) => text && apart(plain(text)));
+  return [texts[0], far, texts[1]].filter(Boolean).join(", ");
 }
 
 /** A moment as the time since it (or until it), updated as it passes; exact, with day and zone, on hover. */

@@ -68,9 +68,9 @@ function Row({ row, look }: { row: Recurrence; look: () => void }) {
         {paused === null ? (
           row.next_run_ms < serverNow() - 60_000 ? <>due <Ago ms={row.next_run_ms} /></> : <Ago ms={row.next_run_ms} />
         ) : (
-          <span class="hold pause" title={`paused by ${row.paused_by}: ${row.pause_reason ?? "no reason given"}`}>
+          <span class="hold pause" title={`paused by ${row.paused_by}: ${plain(row.pause_reason ?? "no reason given")}`}>
             <Mark state="paused" /> paused by {row.paused_by} <Ago ms={paused} />
-            {row.pause_reason && `: ${row.pause_reason}`}
+            {row.pause_reason && `: ${plain(row.pause_reason)}`}
           </span>
         )}
       </td>

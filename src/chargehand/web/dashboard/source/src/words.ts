@@ -107,8 +107,15 @@ export function shortName(component: string): string {
   return index === undefined ? component : `${crew} ${index}`;
 }
 
-/** Formats a text that may contain escapes for bytes that are not UTF-8: `caf\xe9.mp3`. */
-export const plain = (text: string): string => text.replaceAll("\u{10fade}", "\\");
+/** Characters that would turn the direction of the texts beside them. */
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** Formats a text that may contain escapes for bytes that are not UTF-8: `caf\xe9.mp3`; characters that turn other texts are shown as escapes. */
+export const plain = (text: string): string =>
+  text.replaceAll("\u{10fade}", "\\").replace(TURNS, (character) => `\\u${character.charCodeAt(0).toString(16)}`);
+
+/** Returns a text that is written from right to left so that the texts beside it keep their order. */
+export const apart = (text: string): string => (/[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text);
 
 /** Returns a text with the ids of jobs as their last 8 characters, by which everything finds them. */
 export const brief = (text: string): string => plain(text).replace(/\b[0-9a-f]{24}([0-9a-f]{8})\b/g, "$1");

@@ -72,7 +72,7 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
     <>
       {worker.status === "asleep" && !worker.shortage && <p class="soft">It exited because it was idle. The next job starts it.</p>}
       {(worker.text || worker.reason) && !["healthy", "asleep"].includes(worker.status) && (
-        <p class="trouble">{worker.cause ?? worker.text ?? worker.reason}</p>
+        <p class="trouble">{plain(worker.cause ?? worker.text ?? worker.reason ?? "")}</p>
       )}
       {worker.status === "asleep" && worker.shortage && <p class="trouble">{worker.text}</p>}
       {worker.concurrency > 1 && worker.in_hand > 0 && <InHand worker={worker} />}

@@ -170,7 +170,7 @@ function Folded({ line, name }: { line: Line; name: string }) {
 
 function PauseWords({ crew, state }: { crew: string; state: string }) {
   const pause = state === "paused" && pauses.value.find((each) => each.scope === crew || each.scope === "*");
-  return pause ? <>by {pause.who}: {pause.reason ?? "no reason given"}</> : null;
+  return pause ? <>by {pause.who}: {plain(pause.reason ?? "no reason given")}</> : null;
 }
 
 /** Formats numbers: `0–3, 7`. */
@@ -284,7 +284,7 @@ export function CrewOrders({ crew }: { crew: string }) {
 export function Held({ pause }: { pause: Pause }) {
   return (
     <p class="held">
-      <Mark state="paused" /> paused by {pause.who}: {pause.reason ?? "no reason given"}, since <Ago ms={pause.since_ms} />
+      <Mark state="paused" /> paused by {pause.who}: {plain(pause.reason ?? "no reason given")}, since <Ago ms={pause.since_ms} />
       {pause.until_ms && (
         <>
           , until <Ago ms={pause.until_ms} />
@@ -373,7 +373,7 @@ function Doing({ worker }: { worker: Worker }) {
   }
   const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
   const held = worker.status === "paused" && pauses.value.find((pause) => scopesOf(worker).includes(pause.scope));
-  const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.cause ?? worker.text ?? worker.reason ?? "");
+  const why = held ? `by ${held.who}: ${plain(held.reason ?? "no reason given")}` : plain(worker.cause ?? worker.text ?? worker.reason ?? "");
   const asleep = worker.status === "asleep" && !worker.shortage;
   const text = worker.status === "healthy" ? "" : asleep ? "the next job starts it" : back + why;
   return (
