@@ -111,9 +111,13 @@ def of_validation(error: RequestValidationError) -> Problem:
     return Problem(422, "invalid-request", summary(faults), faults=faults)
 
 
+_OF_OURS = "Value error, "
+"""What pydantic writes before the text of an error that a check of ours has raised."""
+
+
 def faults_of(found: Sequence[Any]) -> list[Fault]:
     """Returns the errors of pydantic as faults, MOST_FAULTS at most."""
-    return [Fault(_pointer(one["loc"]), str(one["msg"])) for one in found[:MOST_FAULTS]]
+    return [Fault(_pointer(one["loc"]), str(one["msg"]).removeprefix(_OF_OURS)) for one in found[:MOST_FAULTS]]
 
 
 def summary(faults: Sequence[Fault]) -> str:

@@ -11,7 +11,7 @@ const LOW = 4;
 export const LANE_GAP = 2;
 /** The share of the axis that a bar takes up at least. */
 const LEAST = 0.004;
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+const STEPS = [0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
 export interface Span {
   from: number;

@@ -73,7 +73,7 @@ export function Chart(props: Props) {
         height: HEIGHT,
         legend: { show: true, live: true },
         cursor: { y: false, points: { size: 6 }, drag: { setScale: false, x: false, y: false } },
-        padding: [6, 0, 0, 0],
+        padding: [6, scales.length > 1 ? 0 : 24, 0, 0], // the last time of the axis is not cut
         scales: {
           x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), props.reach), max] },
           ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, LEAST_TOP[scale] ?? 1)] }])),
