@@ -17,8 +17,9 @@ from fastapi.routing import APIRoute
 
 from adreel import crews, names, settings, uploads, web
 from adreel.catalogue import Catalogue, FilmRow
+from adreel.cli import remote
 from adreel.door import own_site
-from adreel.errors import NoSuchFilm, Refused
+from adreel.errors import AdreelError, NoSuchFilm, Refused
 from adreel.service import Service
 from adreel.upkeep import Upkeep
 from chargehand import ConfigurationError, Flow, JobFilter, State, StoreError
@@ -460,12 +461,16 @@ def test_settings_come_from_the_environment_then_the_folder_then_the_package(
     [
         ("ADREEL_MAX_FILES", "many", "must be a whole number"),
         ("ADREEL_MAX_UPLOAD", "-1", "must be a size"),
+        ("ADREEL_MAX_UPLOAD", "9" * 400, "must be a size"),
         ("ADREEL_HOME", "films", "must be an absolute path"),
+        ("ADREEL_HOME", "~no-such-user/films", "must be an absolute path"),
         ("ADREEL_ROOTS", "/a:b", "must be absolute paths"),
         ("ADREEL_WEBHOOK", "ftp://x", "must be an address"),
+        ("ADREEL_URL", "http://x:port", "must be an address"),
         ("ADREEL_OPEN", "perhaps", "must be 1, true, yes"),
         ("ADREEL_PORT", "70000", "must be a whole number, 1 to 65535"),
         ("ADREEL_KEEP_RESULTS", "nan", "must be a number of days"),
+        ("ADREEL_KEEP_RESULTS", "999999999", "must be a number of days, more than 0 and up to 1000000"),
         ("ADREEL_MAX_FILE", "3", "did you mean ADREEL_MAX_FILES?"),
     ],
 )
@@ -474,6 +479,27 @@ def test_a_wrong_setting_is_named_with_what_is_allowed(name: str, text: str, wor
     with pytest.raises(ConfigurationError, match=name) as error:
         settings.read({name: text}, package=tmp_path)
     assert words in str(error.value)
+
+
+def test_a_wrong_key_is_not_shown(tmp_path: Path) -> None:  # spec: CF-1 SE-4
+    with pytest.raises(ConfigurationError, match="ADREEL_KEY") as error:
+        settings.read({"ADREEL_KEY": "ck_über"}, package=tmp_path)
+    assert "über" not in str(error.value)
+
+
+def test_commands_refuse_an_address_a_key_and_an_id_that_cannot_be_one(tmp_path: Path) -> None:
+    known = settings.Settings(home=tmp_path, url="http://known:1/")
+    assert (remote.address(None, known), remote.key("ck_1", known)) == ("http://known:1", "ck_1")
+    assert remote.film_path("0a-b_C") == "/jobs/0a-b_C"
+    for given in ("host", "http://x:port", "http://x:99999"):
+        with pytest.raises(AdreelError, match="--url"):
+            remote.address(given, known)
+    for given in ("ü", "a\nb"):
+        with pytest.raises(AdreelError, match="--key"):
+            remote.key(given, known)
+    for given in ("", "..", "../healthz", "a?b", "a/frames/1"):
+        with pytest.raises(AdreelError):
+            remote.film_path(given)
 
 
 def test_the_example_of_settings_has_every_name_with_its_default() -> None:  # spec: AR-6
@@ -516,6 +542,8 @@ def test_settings_reach_the_workers() -> None:
         home=Path("/h"), roots=(Path("/a"), Path("/b")), keep_results=again.keep_results, webhook="http://x/"
     )
     assert again.keep_results == pytest.approx(5.0, rel=1e-3)
+    long = settings.Settings(home=Path("/h"), max_seconds=1_234_567.0, keep_uploads=999_999 * settings.DAY)
+    assert settings.read(long.environment(), package=Path("/nowhere")) == long
 
 
 @pytest.mark.parametrize(

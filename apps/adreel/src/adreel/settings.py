@@ -20,6 +20,7 @@ from chargehand import ConfigurationError
 PREFIX = "ADREEL_"
 PACKAGE = Path(__file__).resolve().parent
 DAY = 86_400.0
+MOST_DAYS = 1_000_000.0
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -84,9 +85,9 @@ class Settings:
         """Returns these settings as environment variables, for the workers."""
         found = {"HOME": str(self.home), "ROOTS": os.pathsep.join(map(str, self.roots))}
         found |= {"CATEGORIES": str(self.categories or ""), "WEBHOOK": self.webhook or ""}
-        found |= {"MAX_SECONDS": f"{self.max_seconds:g}", "MAX_PIXELS": str(self.max_pixels)}
+        found |= {"MAX_SECONDS": str(self.max_seconds), "MAX_PIXELS": str(self.max_pixels)}
         found |= {"MAX_STREAMS": str(self.max_streams), "MAX_MEMORY": str(self.max_memory)}
-        found |= {"KEEP_UPLOADS": f"{self.keep_uploads / DAY:g}", "KEEP_RESULTS": f"{self.keep_results / DAY:g}"}
+        found |= {"KEEP_UPLOADS": str(self.keep_uploads / DAY), "KEEP_RESULTS": str(self.keep_results / DAY)}
         return {PREFIX + name: text for name, text in found.items() if text}
 
 
@@ -103,10 +104,10 @@ def size(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError
-    number = int(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[found[2].upper()])
-    if number < 1:
+    number = float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[found[2].upper()]
+    if not 1 <= number < 1 << 63:  # also infinity
         raise ValueError
-    return number
+    return int(number)
 
 
 def _whole(text: str) -> int:
@@ -129,11 +130,17 @@ def _seconds(text: str) -> float:
 
 
 def _days(text: str) -> float:
-    return _seconds(text) * DAY
+    found = float(text)
+    if not 0 < found <= MOST_DAYS:  # also NaN
+        raise ValueError
+    return found * DAY
 
 
 def _path(text: str) -> Path:
-    found = Path(text).expanduser()
+    try:
+        found = Path(text).expanduser()
+    except RuntimeError as error:  # `~name` of a user that does not exist
+        raise ValueError from error
     if not found.is_absolute() or not names.is_text(found.resolve()):
         raise ValueError
     return found.resolve()
@@ -143,34 +150,43 @@ def _paths(text: str) -> tuple[Path, ...]:
     return tuple(_path(part) for part in text.split(os.pathsep) if part.strip())
 
 
-def _address(text: str) -> str:
+def address(text: str) -> str:
+    """Parses an address of HTTP. Raises ValueError."""
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:  # `port` raises ValueError, too
+        raise ValueError
+    return text
+
+
+def secret(text: str) -> str:
+    """Parses a key as a header can carry it. Raises ValueError."""
+    if not re.fullmatch(r"[!-~]+", text):
         raise ValueError
     return text
 
 
 _FOLDER = "an absolute path in UTF-8, or one that begins with ~"
 _NUMBER = "a number of seconds, more than 0"
+_DAYS = f"a number of days, more than 0 and up to {MOST_DAYS:.0f}"
 KNOWN: dict[str, tuple[Callable[[str], Any], str]] = {
     "home": (_path, _FOLDER),
     "roots": (_paths, f"absolute paths with {os.pathsep!r} between them"),
-    "max_upload": (size, "a size such as '2 GiB'"),
+    "max_upload": (size, "a size of 1 byte or more such as '2 GiB'"),
     "max_files": (_whole, "a whole number, 1 or more"),
-    "min_free": (size, "a size such as '512 MiB'"),
+    "min_free": (size, "a size of 1 byte or more such as '512 MiB'"),
     "upload_stall": (_seconds, _NUMBER),
-    "keep_uploads": (_days, "a number of days, more than 0"),
-    "keep_results": (_days, "a number of days, more than 0"),
+    "keep_uploads": (_days, _DAYS),
+    "keep_results": (_days, _DAYS),
     "categories": (_path, _FOLDER),
-    "webhook": (_address, "an address such as https://example.org/done"),
+    "webhook": (address, "an address such as https://example.org/done"),
     "open": (boolean, "1, true, yes, 0, false or no"),
     "max_seconds": (_seconds, _NUMBER),
     "max_pixels": (_whole, "a whole number, 1 or more"),
     "max_streams": (_whole, "a whole number, 1 or more"),
     "port": (_port, "a whole number, 1 to 65535"),
-    "url": (_address, "an address such as http://127.0.0.1:8356"),
-    "key": (str, "a key"),
-    "max_memory": (size, "a size such as '2 GiB'"),
+    "url": (address, "an address such as http://127.0.0.1:8356"),
+    "key": (secret, "a key: printable ASCII characters without blanks"),
+    "max_memory": (size, "a size of 1 byte or more such as '2 GiB'"),
 }
 """How each setting is read, and what is allowed. Its name in the environment is in upper case, with ADREEL_ before."""
 
@@ -221,5 +237,6 @@ def _parsed(given: Mapping[str, str], origin: str) -> dict[str, Any]:
         try:
             found[name.removeprefix(PREFIX).lower()] = known[0](text.strip())
         except ValueError:
-            raise ConfigurationError(f"{name} is {text[:200]!r} ({origin}); must be {known[1]}") from None
+            value = "not shown" if name == f"{PREFIX}KEY" else repr(text[:200])
+            raise ConfigurationError(f"{name} is {value} ({origin}); must be {known[1]}") from None
     return found

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adreel import clock, names
-from adreel.cli.remote import Server, Unavailable, server
+from adreel.cli.remote import Server, Unavailable, film_path, server
 from adreel.errors import AdreelError
 from adreel.records import STAGES
 
@@ -114,7 +114,7 @@ def status(
         if film is None:
             found = remote.ask("GET", "/jobs", params={"limit": 50})
         else:
-            found = remote.ask("GET", f"/jobs/{film}", params={"result": "false"})
+            found = remote.ask("GET", film_path(film), params={"result": "false"})
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif film is None:
@@ -149,9 +149,9 @@ def result(
     """Print the result of a film as JSON."""
     with server(url, key) as remote:
         if chapters:
-            sys.stdout.write(remote.ask("GET", f"/jobs/{film}/chapters.vtt"))
+            sys.stdout.write(remote.ask("GET", f"{film_path(film)}/chapters.vtt"))
             return
-        found = remote.ask("GET", f"/jobs/{film}")
+        found = remote.ask("GET", film_path(film))
     if "result" not in found:
         raise AdreelError(f"the film is {found['status']}{': ' + found['error'] if found.get('error') else ''}")
     typer.echo(json.dumps(found["result"], indent=2, ensure_ascii=False))
@@ -164,9 +164,9 @@ def retry(
 ) -> None:
     """Try a failed film again, or classify a finished one with the present categories."""
     with server(url, key) as remote:
-        now = remote.ask("GET", f"/jobs/{film}", params={"result": "false"})
+        now = remote.ask("GET", film_path(film), params={"result": "false"})
         verb = "reanalyse" if now["status"] == "done" else "retry"
-        typer.echo(_line(remote.ask("POST", f"/jobs/{film}/{verb}")))
+        typer.echo(_line(remote.ask("POST", f"{film_path(film)}/{verb}")))
 
 
 def delete(
@@ -177,5 +177,5 @@ def delete(
     """Delete films with their files. A stage that runs is stopped."""
     with server(url, key) as remote:
         for film in films:
-            left = remote.ask("DELETE", f"/jobs/{film}")
+            left = remote.ask("DELETE", film_path(film))
             typer.echo(f"{film}  {'is being deleted: a stage stops first' if left else 'deleted'}")

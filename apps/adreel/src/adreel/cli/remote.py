@@ -1,5 +1,6 @@
 """Speaks to a running server over HTTP; finds its address, and the token of this machine, by itself."""
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from adreel.crews import build
 from adreel.errors import AdreelError
 
 CHUNK = 1 << 18
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 PATIENCE = httpx.Timeout(30.0, write=None, read=120.0)
 
 
@@ -22,13 +24,21 @@ class Unavailable(AdreelError):
 
 def address(given: str | None, known: settings.Settings) -> str:
     """Returns the address of the server: the given one, ADREEL_URL, or that of `adreel serve` on this machine."""
-    return (given or known.url or f"http://127.0.0.1:{known.port}").rstrip("/")
+    try:
+        return settings.address(given or known.url or f"http://127.0.0.1:{known.port}").rstrip("/")
+    except ValueError:
+        raise AdreelError(f"--url is {given!r}; must be an address such as http://127.0.0.1:8356") from None
 
 
 def key(given: str | None, known: settings.Settings) -> str | None:
     """Returns the key to send: the given one, ADREEL_KEY, CHARGEHAND_ADMIN_KEY, or the token of this machine."""
-    if given or known.key:
-        return given or known.key
+    if given:
+        try:
+            return settings.secret(given)
+        except ValueError:
+            raise AdreelError("--key is not a key: it has blanks, or characters that are not ASCII") from None
+    if known.key:
+        return known.key
     hand = build(known).hand
     try:
         if hand.settings.admin_key is not None:
@@ -54,6 +64,13 @@ def server(url: str | None, secret: str | None) -> Generator["Server"]:
         ) from error
     except httpx.TransportError as error:
         raise AdreelError(f"the connection to {where} was lost: {error or type(error).__name__}") from error
+
+
+def film_path(film: str) -> str:
+    """Returns the path of a film. Raises AdreelError if its id would name another path of the server."""
+    if not _ID.fullmatch(film):
+        raise AdreelError(f"{film[:100]!r} is not the id of a film: `adreel status` shows the ids")
+    return f"/jobs/{film}"
 
 
 class Server:
@@ -83,7 +100,7 @@ class Server:
 
     def follow(self, film: str) -> Iterator[dict[str, Any]]:
         """Yields the states of a film until it has ended. Raises AdreelError if it is deleted."""
-        with self._http.stream("GET", f"/jobs/{film}/events") as answer:
+        with self._http.stream("GET", f"{film_path(film)}/events") as answer:
             if not answer.is_success:
                 answer.read()
                 raise (Unavailable if answer.status_code >= 500 else AdreelError)(_refusal(answer))

@@ -13,7 +13,9 @@ from chargehand import Chargehand
 
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="The port to listen on; default: ADREEL_PORT, or 8356.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on; default: ADREEL_PORT, or 8356.", min=1, max=65535)
+    ] = None,
 ) -> None:
     """Serve the API and the page, and analyse films, until Ctrl+C."""
     import uvicorn  # imported here: only this command needs it
