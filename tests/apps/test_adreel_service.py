@@ -69,6 +69,29 @@ def test_results_and_uploads_expire_by_age(service: Service) -> None:  # spec: A
     assert not service.folder(film).exists()
 
 
+def test_a_deletion_that_cannot_be_completed_is_on_record_and_delays_no_other(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-8
+    stuck, other, third = (submitted(service) for _ in range(3))
+    run_all(service.crews.hand)
+
+    def full(self: Flow) -> None:
+        raise StoreError("the disk is full", code="disk-full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Flow, "delete", full)
+        assert not service.delete(other)  # 202: nobody may be told that nothing was changed
+        assert service.get(other).status == "deleting"
+    uploads.remove_tree(service.folder(stuck))
+    service.folder(stuck).touch()  # as a file that another machine has open, it cannot be removed like a folder
+    assert not service.delete(stuck)
+    service.films.wish(third)
+    assert service.tidy()["deleted"] == 2
+    assert service.get(stuck).status == "deleting"
+    service.folder(stuck).unlink()
+    assert service.tidy()["deleted"] == 1
+
+
 def refused_once(service: Service) -> str:
     """A film whose analysis has failed, and would succeed now."""
     gates = service.settings.home / "gates"

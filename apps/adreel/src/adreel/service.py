@@ -4,6 +4,7 @@ Any process may call this: the API of any node, a worker, the command line. Ever
 written to the store before it is acknowledged.
 """
 
+import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
 from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, JobFilter, StoreError, Transaction
 
+log = logging.getLogger("adreel")
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
 MOST = 200
@@ -122,7 +124,7 @@ class Service:
     def row(self, film: str) -> FilmRow:
         """Returns a film. Raises NoSuchFilm, also if it is being deleted and nothing of it is left."""
         found = self.films.get(film) if names.is_id(film) else None
-        if found is None or (found.deleting_ms is not None and self.finish_deletion(found)):
+        if found is None or (found.deleting_ms is not None and self._go_on_deleting(found)):
             raise NoSuchFilm(film)
         return found
 
@@ -307,7 +309,15 @@ class Service:
         The wish is durable when this returns. While a stage still has to stop, any node completes it later.
         """
         row = self.films.wish(film) if names.is_id(film) else None
-        return row is None or self.finish_deletion(row)
+        return row is None or self._go_on_deleting(row)
+
+    def _go_on_deleting(self, row: FilmRow) -> bool:
+        """Goes on with a deletion whose wish is on record, which an error of the store would deny."""
+        try:
+            return self.finish_deletion(row)
+        except StoreError as error:
+            log.warning("the deletion of the film %s is completed later: %s", row.id, error)
+            return False
 
     def finish_deletion(self, row: FilmRow) -> bool:
         """Goes on with a deletion. Returns whether nothing is left. Safe to call at the same time in many processes."""
@@ -316,7 +326,11 @@ class Service:
             return False
         if self.settings.webhook is not None:
             self.crews.hand.clear(JobFilter(queue=self.crews.upkeep.name, tag=row.id))  # calls of it that failed
-        uploads.remove_tree(self.folder(row.id))
+        try:
+            uploads.remove_tree(self.folder(row.id))
+        except OSError as error:  # a file that another machine has open, or another owner's: it delays no other film
+            log.warning("the files of the film %s cannot be removed yet: %s", row.id, error)
+            return False
         self.films.remove(row.id)  # last: until here the wish is on record
         return True
 
