@@ -15,7 +15,7 @@ import pytest
 from adreelserver import MP4, add_films
 from fastapi.routing import APIRoute
 
-from adreel import crews, names, settings, uploads, web
+from adreel import crews, diagnostics, names, settings, uploads, web
 from adreel.catalogue import Catalogue, FilmRow
 from adreel.cli import remote
 from adreel.door import own_site
@@ -556,6 +556,24 @@ def test_the_data_folder_is_private_and_one_that_cannot_be_made_is_named(tmp_pat
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"the data folder .*file/data cannot be made: Not a directory"):
         crews.build(settings.Settings(home=tmp_path / "file" / "data"))
+
+
+def test_the_mapping_says_what_is_wrong_and_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CF-1 SE-4
+    monkeypatch.setenv("CHARGEHAND_URL", "postgresql://me@127.0.0.1:9/adreel?password=sesame")
+    categories = tmp_path / "categories.toml"
+    found = settings.Settings(home=tmp_path / "home", categories=categories, min_free=1 << 62)
+    service = Service.on(found, crews.build(found))
+    mapping = diagnostics.mapping(service)
+    assert not mapping["ok"]
+    assert "sesame" not in repr(mapping)
+    assert any("ADREEL_MIN_FREE" in problem for problem in mapping["problems"])
+    assert mapping["categories"]["problem"] is not None
+    categories.write_bytes(b"[categories")
+    assert diagnostics.mapping(service)["categories"]["problem"] is not None
+    categories.write_bytes(b"[categories]")
+    assert diagnostics.mapping(service)["categories"]["problem"] is None
 
 
 def test_settings_reach_the_workers() -> None:

@@ -2,10 +2,10 @@
 
 import os
 import socket
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from adreel.service import Service, why_away
 from chargehand import ClaimRow, Component
@@ -91,12 +91,15 @@ def mapping(service: Service) -> dict[str, Any]:
     found = {name: _folder(path, write=True) for name, path in folders.items()}
     roots = [_folder(root, write=False) for root in settings.roots]
     modules = {name: {"for": why, "found": find_spec(name) is not None} for name, why in MODULES.items()}
-    categories = None if settings.categories is None else _file(settings.categories)
+    categories = None if settings.categories is None else _toml(settings.categories)
     wrong = [f"{name}: {each['problem']}" for name, each in found.items() if each["problem"] and name == "home"]
     wrong += [f"root {each['path']}: {each['problem']}" for each in roots if each["problem"]]
     wrong += [f"the module {name} is not installed" for name, each in modules.items() if not each["found"]]
     if categories is not None and categories["problem"]:
         wrong.append(f"categories: {categories['problem']}")
+    free = found["home"]["free"]
+    if free is not None and free < settings.min_free:
+        wrong.append(f"home: {free:,} bytes are free, less than ADREEL_MIN_FREE: uploads are refused")
     return {
         "ok": not wrong,
         "problems": wrong,
@@ -105,7 +108,7 @@ def mapping(service: Service) -> dict[str, Any]:
         "modules": modules,
         "categories": categories or {"path": "the file of the package", "problem": None},
         "settings": [str(file) for file in settings.files],
-        "store": _without_password(service.crews.hand.url),
+        "store": str(service.crews.hand.location),  # without its password
     }
 
 
@@ -122,13 +125,16 @@ def _folder(path: Path, *, write: bool) -> dict[str, Any]:
     return {"path": str(path), "free": free, "problem": problem}
 
 
-def _file(path: Path) -> dict[str, Any]:
-    return {"path": str(path), "problem": None if os.access(path, os.R_OK) else "cannot be read"}
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return url if parts.password is None else url.replace(f":{parts.password}@", ":…@", 1)
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except ValueError as error:  # also UnicodeDecodeError
+        problem = f"is not TOML: {error}"
+    else:
+        problem = None
+    return {"path": str(path), "problem": problem}
 
 
 def cluster(service: Service) -> dict[str, Any]:

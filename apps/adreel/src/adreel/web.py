@@ -93,6 +93,8 @@ def _prepare(service: Service) -> None:
     else:
         if swept:
             log.info("files that belong to no film were removed: %d", len(swept))
+    for problem in diagnostics.mapping(service)["problems"]:
+        log.warning("%s", problem)
     if not service.crews.hand.settings.embed_workers:
         log.info("embedded workers disabled: jobs wait for `python -m adreel.worker`")
     if service.settings.open:
