@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adreel]:
     made = Adreel(
         folder, WORKER_PROCESSES="1", ADREEL_MAX_UPLOAD=str(LIMIT), ADREEL_MAX_FILES="3", ADREEL_MIN_FREE="1",
         ADREEL_ROOTS=str(folder / "root"), CHARGEHAND_GRACE="1", CHARGEHAND_LIVENESS_CANCEL="1",
-        CORS_ORIGINS="https://page.example",
+        CORS_ORIGINS="https://page.example", NODE_NAME="studio/1",
     )  # fmt: skip
     yield made.ready()
     made.close()
@@ -320,7 +320,10 @@ def test_diagnostics_tell_the_live_truth(server: Adreel) -> None:  # spec: AR-2
     assert Path(f"/proc/{busy['pid']}").exists()
     nodes = server.http.get("/cluster").json()
     (node,) = nodes["nodes"]
-    assert (node["node"], node["status"]) == (nodes["this"], "healthy")
+    assert (node["node"], node["status"]) == (nodes["this"], "healthy") == ("studio/1", "healthy")
+    for written in ("studio/1", "studio%2F1"):
+        started = server.http.post(f"/cluster/{written}/start")
+        assert (started.status_code, bool(started.json()["answers"])) == (200, True)
     assert [(job["stage"], job["film"]) for job in node["jobs"]] == [("frames", "busy.mp4")]
     mapping = server.http.get("/diagnostics/mapping").json()
     assert (mapping["ok"], mapping["problems"]) == (True, [])

@@ -399,8 +399,8 @@ NEEDS = {
     "GET /diagnostics/concurrency": "read",
     "GET /diagnostics/mapping": "read",
     "GET /cluster": "read",
-    "POST /cluster/{node}/drain": "control",
-    "POST /cluster/{node}/start": "control",
+    "POST /cluster/{node:path}/drain": "control",
+    "POST /cluster/{node:path}/start": "control",
     "GET /openapi.json": "read",
 }
 """Whoever adds a route adds it here; None is for everybody."""
@@ -410,7 +410,7 @@ def asked(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
     async def ask() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             path_ = path.replace("{film}", "0" * 21).replace("{number}", "1").replace("{name}", "adreel.js")
-            return await client.request(method, path_.replace("{node}", "nowhere"), headers=headers)
+            return await client.request(method, path_.replace("{node:path}", "nowhere"), headers=headers)
 
     return asyncio.run(ask())
 

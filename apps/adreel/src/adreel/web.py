@@ -326,12 +326,12 @@ def _operations(app: FastAPI, service: Service, needs: dict[str, Any]) -> None:
         """Returns every node with its workers and jobs."""
         return respond(diagnostics.cluster(service))
 
-    @app.post("/cluster/{node}/drain", dependencies=needs["control"])
+    @app.post("/cluster/{node:path}/drain", dependencies=needs["control"])
     def drain(node: str, end: bool = False) -> Response:
         """Lets a node finish its jobs and take no more; with `end` it ends then."""
         return respond({"answers": service.crews.hand.drain(f"{node}/*", end=end)})
 
-    @app.post("/cluster/{node}/start", dependencies=needs["control"])
+    @app.post("/cluster/{node:path}/start", dependencies=needs["control"])
     def start(node: str) -> Response:
         """Lets a drained node work again."""
         return respond({"answers": service.crews.hand.start(f"{node}/*")})
