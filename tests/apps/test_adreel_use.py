@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from adreelserver import MP4, Adreel, add_films
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from chargehand.testing import eventually
 
 SHARE = """() => {
   const span = document.querySelector("#film .axis .span.running"), part = span?.firstElementChild?.offsetWidth ?? 0;
@@ -32,13 +35,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adreel]:
     made.close()
 
 
-def adreel(server: Adreel, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Runs a command of Adreel on the machine of the server; it finds address and token by itself."""
+def begun(server: Adreel, *words: str) -> "subprocess.Popen[str]":
+    """Starts a command of Adreel on the machine of the server; it finds address and token by itself."""
     environment = {**os.environ, "ADREEL_HOME": str(server.home), "ADREEL_PORT": str(server.port), "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, "-m", "adreel", *words], env=environment, capture_output=True, text=True, timeout=60,
-        cwd=server.folder,
+    return subprocess.Popen(
+        [sys.executable, "-m", "adreel", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, cwd=server.folder,
     )  # fmt: skip
+
+
+def ended(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
+    """Waits for the end of a command."""
+    try:
+        out, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+
+def adreel(server: Adreel, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a command of Adreel."""
+    return ended(begun(server, *words))
 
 
 @pytest.mark.full
@@ -61,6 +78,34 @@ def test_the_commands_submit_show_and_delete_films(server: Adreel, tmp_path: Pat
     assert (gone.returncode, gone.stderr) == (1, f"adreel: there is no job '{name}', or no longer\n")
     nobody = adreel(server, "status", "--url", "http://127.0.0.1:9")
     assert (nobody.returncode, "start `adreel serve`" in nobody.stderr) == (1, True)
+
+
+@pytest.mark.full
+def test_submit_names_the_films_after_ctrl_c_and_after_one_is_deleted(server: Adreel, tmp_path: Path) -> None:
+    # spec: AR-8
+    films = [tmp_path / name for name in ("first.mp4", "second.mp4")]
+    for film in films:
+        film.write_bytes(MP4)
+    gate = server.close_gate("ingest")
+    for interrupted in (True, False):
+        process = begun(server, "submit", *map(str, films), "--json")
+        eventually(lambda: server.http.get("/jobs?status=running").json()["jobs"], what="a film runs")
+        eventually(lambda: len(server.service.films.find(state="open")) == 2, what="both are uploaded")
+        rows = {row.name: row.id for row in server.service.films.find(state="open")}
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+        else:
+            assert server.delete(rows["first.mp4"]) in (202, 204)
+            gate.unlink()
+        done = ended(process)
+        found = {film["id"]: film["status"] for film in json.loads(done.stdout)}
+        if interrupted:
+            assert (done.returncode, found.get(rows["first.mp4"])) == (130, "queued")
+            assert {server.delete(film) for film in rows.values()} <= {202, 204}
+            eventually(lambda: not server.service.films.find(state="open"), what="both are deleted")
+        else:
+            assert (done.returncode, found) == (1, {rows["first.mp4"]: "deleted", rows["second.mp4"]: "done"})
+            assert server.delete(rows["second.mp4"]) == 204
 
 
 def test_without_a_key_it_listens_to_this_machine_only(server: Adreel) -> None:  # spec: SE-1

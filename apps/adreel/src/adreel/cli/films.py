@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adreel import clock, names
-from adreel.cli.remote import Server, Unavailable, film_path, server
+from adreel.cli.remote import Gone, Server, Unavailable, film_path, server
 from adreel.errors import AdreelError
 from adreel.records import STAGES
 
@@ -34,16 +34,30 @@ def submit(
     key: Key = None,
 ) -> None:
     """Upload films and wait for their analysis. The exit status is 1 if one of them fails."""
-    with server(url, key) as remote, _progress(quiet=as_json) as progress:
-        films = [_upload(remote, path, progress) for path in files]
-        found = [_follow(remote, film, task, progress) if wait and film["id"] else film for film, task in films]
-    if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    else:
-        for film in found:
-            typer.echo(_line(film))
+    found: list[dict[str, Any]] = []
+    tasks: list[TaskID] = []
+    try:
+        with server(url, key) as remote, _progress(quiet=as_json) as progress:
+            for path in files:
+                film, task = _upload(remote, path, progress)
+                found.append(film)
+                tasks.append(task)
+            for number, task in enumerate(tasks):
+                if wait and found[number]["id"]:
+                    found[number] = _follow(remote, found[number], task, progress)
+    finally:  # also after Ctrl+C: what was uploaded is analysed all the same
+        if found:
+            _show(found, as_json=as_json)
     if any(film["status"] not in ("done", "queued") for film in found):
         raise typer.Exit(1)
+
+
+def _show(found: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for film in found:
+        typer.echo(_line(film))
 
 
 def _progress(*, quiet: bool) -> Progress:
@@ -70,6 +84,9 @@ def _follow(remote: Server, film: dict[str, Any], task: TaskID, progress: Progre
             for view in remote.follow(film["id"]):
                 progress.update(task, completed=_share(view), stage=view.get("stage") or view["status"])
                 until = clock.monotonic() + AWAY
+        except Gone:
+            progress.update(task, stage="deleted")
+            return {**view, "status": "deleted"}
         except (httpx.TransportError, Unavailable):
             if clock.monotonic() > until:
                 raise

@@ -22,6 +22,10 @@ class Unavailable(AdreelError):
     """The server answers that it cannot serve now."""
 
 
+class Gone(AdreelError):
+    """The film was deleted."""
+
+
 def address(given: str | None, known: settings.Settings) -> str:
     """Returns the address of the server: the given one, ADREEL_URL, or that of `adreel serve` on this machine."""
     try:
@@ -99,17 +103,18 @@ class Server:
         return self.ask("POST", "/jobs", params={"name": names.shown(path.name)}, content=parts(), headers=headers)
 
     def follow(self, film: str) -> Iterator[dict[str, Any]]:
-        """Yields the states of a film until it has ended. Raises AdreelError if it is deleted."""
+        """Yields the states of a film until it has ended. Raises Gone if it is deleted."""
         with self._http.stream("GET", f"{film_path(film)}/events") as answer:
             if not answer.is_success:
                 answer.read()
-                raise (Unavailable if answer.status_code >= 500 else AdreelError)(_refusal(answer))
+                away = Unavailable if answer.status_code >= 500 else AdreelError
+                raise (Gone if answer.status_code == 404 else away)(_refusal(answer))
             kind = ""
             for line in answer.iter_lines():
                 if line.startswith("event: "):
                     kind = line.removeprefix("event: ")
                 elif line.startswith("data: ") and kind == "gone":
-                    raise AdreelError(f"the film {film} was deleted")
+                    raise Gone(f"the film {film} was deleted")
                 elif line.startswith("data: "):
                     yield msgspec.json.decode(line.removeprefix("data: "))
 
