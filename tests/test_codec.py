@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import json
 import sys
+from collections import Counter
 from enum import Enum
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from chargehand.codec import (
     DEPTH_LIMIT,
@@ -460,3 +461,66 @@ def test_any_texts_in_a_value_come_back_through_strict_json(value: Any) -> None:
 def test_a_typed_value_may_have_the_name_of_any_file(kind: Any) -> None:
     song = kind(path="caf\udce9\0.mp3", tags=["\udcff"])
     assert from_json(encode_typed(song, kind, "the payload"), kind, "the payload") == song
+
+
+class Token(BaseModel):
+    token: SecretStr
+    old: str = ""
+
+
+class Playlist(BaseModel):
+    songs: dict[str, Token]
+
+
+@dataclasses.dataclass
+class Compilation:
+    first: ModelSong
+    rest: list[ModelSong]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ([ModelSong(path="a")], list[ModelSong]),
+        ({"a": ModelSong(path="a")}, dict[str, ModelSong]),
+        (ModelSong(path="a"), ModelSong | None),
+        (None, ModelSong | None),
+        ((1, ModelSong(path="a")), tuple[int, ModelSong]),
+        (Compilation(ModelSong(path="a"), [ModelSong(path="b")]), Compilation),
+        ({1: "a", 2: "b"}, dict[int, str]),
+    ],
+)
+def test_pydantic_models_and_numbers_as_keys_inside_other_types(value: Any, wanted: Any) -> None:  # spec: RP-2
+    text = encode_typed(value, wanted, "x")
+    assert from_json(text, wanted, "x") == value
+
+
+def test_the_place_of_an_error_in_a_nested_model_has_no_values() -> None:
+    with pytest.raises(PayloadError, match=r"1: path: Input should be a valid string") as refused:
+        from_json('[{"path":"a"},{"path":4711}]', list[ModelSong], "x")
+    assert "4711" not in str(refused.value)
+    with pytest.raises(PayloadError, match="Expected `Counter`, got `dict`"):
+        from_json('{"a":1}', Counter, "x")
+
+
+def test_a_secret_of_pydantic_is_refused_instead_of_its_stars() -> None:
+    secret = Token(token=SecretStr("abc"))
+    for value, place in (
+        (secret, "token"),
+        ({"a": [secret]}, r"\['a'\]\[0\].token"),
+        (Playlist(songs={"a": secret}), "songs"),
+    ):
+        with pytest.raises(PayloadError, match=rf"stars: {place}.*hide="):
+            encode_typed(value, None, "x")
+    assert encode_typed("*" * 10, str, "x") == '"**********"'
+    assert encode_typed(ModelSong(path="*" * 10), ModelSong, "x")
+
+
+def test_a_call_that_is_not_awaited_is_named() -> None:
+    async def label() -> str:
+        return "rock"
+
+    forgotten = label()
+    with pytest.raises(PayloadError, match=r"label'\] is of the type coroutine: an `await` is missing before the call"):
+        to_json({"label": forgotten}, "x")
+    forgotten.close()

@@ -103,6 +103,8 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "path object": (lambda w: w.any.enqueue({"path": Path("a")}), r"\['path'\] is of .* PosixPath: pass str\(path\)"),
     "set": (lambda w: w.any.enqueue({1}), "it is of the type set: pass a list"),
     "nan": (lambda w: w.any.enqueue([0.0, float("nan")]), r"\[1\] is nan: pass None"),
+    "generator": (lambda w: w.any.enqueue(each for each in "ab"), "of the type generator: pass a list of what it"),
+    "exception": (lambda w: w.any.enqueue(Retry(after=5)), "of the type Retry: raise it, or pass its text"),
     "key of a dict": (lambda w: w.any.enqueue({("a", 1): 2}), r"it has the key \('a', 1\): keys must be strings"),
     "code": (lambda w: w.any.enqueue({"do": made_main}), r"\['do'\] is of the type function: pass data, not code"),
     "wrong payload": (lambda w: w.songs.enqueue({"file": "a"}), "not a Song: Object missing required field `path`"),

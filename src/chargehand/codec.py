@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from itertools import accumulate
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, cast
 
 from chargehand.errors import PayloadError
@@ -252,6 +253,9 @@ _INSTEAD: dict[type[Any], str] = {
     set: "pass a list",
     frozenset: "pass a list",
     float: "pass None for a number that is not finite",
+    GeneratorType: "pass a list of what it yields",
+    AsyncGeneratorType: "pass a list of what it yields",
+    CoroutineType: "an `await` is missing before the call",
 }
 
 
@@ -292,6 +296,8 @@ def _why_not_part(value: Any, where: str) -> str | None:
             instead = "pass str(path)"
         elif isinstance(value, type) or callable(value):
             instead = "pass data, not code: workers run in other processes"
+        elif isinstance(value, Exception):
+            instead = "raise it, or pass its text"
         else:
             instead = _INSTEAD.get(kind, "pass plain data, a dataclass, a msgspec struct or a pydantic model")
         shown = repr(value) if kind is float else f"of the type {kind.__name__}"
@@ -338,7 +344,7 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
             return validate(value)
         import msgspec
 
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, wanted, str_keys=True, dec_hook=_nested)
     except (TypeError, ValueError) as error:
         name = getattr(wanted, "__qualname__", str(wanted))
         places = _places(error)
@@ -347,6 +353,21 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
         wrong = PayloadError(f"{what} is of the wrong type, not a {name}: {first}{more}")
         wrong.places = places
         raise wrong from error
+
+
+def _nested(wanted: Any, value: Any) -> Any:
+    """Converts plain data to a pydantic model that is inside another type; called for types that msgspec does not know.
+
+    msgspec adds the place of the model to the error, and would add the input values, which may be secret.
+    """
+    validate = getattr(wanted, "model_validate", None)
+    if validate is None:
+        raise TypeError(f"Expected `{getattr(wanted, '__name__', wanted)}`, got `{type(value).__name__}`")
+    try:
+        return validate(value)
+    except ValueError as error:
+        places = _places(error)
+        raise ValueError("; ".join(f"{place}: {text}" if place else text for place, text in places[:3])) from None
 
 
 def _places(error: Exception) -> tuple[tuple[str, str], ...]:
@@ -361,7 +382,36 @@ def _places(error: Exception) -> tuple[tuple[str, str], ...]:
 def encode_typed(value: Any, wanted: Any, what: str) -> str:
     """Encodes a value as JSON after checking that the receiver can decode it as the wanted type."""
     text = to_json(value, what)
+    refuse_stars(value, text, what)
     if wanted in (None, Any, object) or (type(value) is wanted and hasattr(wanted, "model_validate")):
         return text  # pydantic models validate when they are created; dataclasses and structs do not
     from_json(text, wanted, what)
     return text
+
+
+_STARS = '"**********"'
+"""What pydantic writes for a SecretStr, in JSON."""
+
+
+def refuse_stars(value: Any, text: str, what: str) -> None:
+    """Raises PayloadError if JSON has only stars for a secret of pydantic: the handler would work with the stars."""
+    if _STARS in text and (place := _secret_in(value, "")) is not None:
+        name = place.strip(".") or "it"
+        raise PayloadError(
+            f"{what} has a secret of pydantic, which JSON shows as stars: {name}: take a str, and hide its value from "
+            "readers with the option hide= of the crew"
+        )
+
+
+def _secret_in(value: Any, where: str) -> str | None:
+    """Returns where a value that was encoded, and so does not contain itself, has a secret of pydantic."""
+    if hasattr(value, "get_secret_value"):
+        return where
+    if isinstance(value, dict):
+        inner = [(f"{where}[{key!r}]", part) for key, part in cast("dict[Any, Any]", value).items()]
+    elif isinstance(value, list | tuple):
+        inner = [(f"{where}[{at}]", part) for at, part in enumerate(cast("list[Any]", value))]
+    else:
+        names = getattr(cast("Any", type(value)), "model_fields", None) or _fields(value)
+        inner = [(f"{where}.{name}", getattr(value, name, None)) for name in names]
+    return next((found for at, part in inner if (found := _secret_in(part, at)) is not None), None)
