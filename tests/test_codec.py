@@ -524,3 +524,9 @@ def test_a_call_that_is_not_awaited_is_named() -> None:
     with pytest.raises(PayloadError, match=r"label'\] is of the type coroutine: an `await` is missing before the call"):
         to_json({"label": forgotten}, "x")
     forgotten.close()
+
+
+@pytest.mark.parametrize("text", ["a b", "{'path': 'a'}", "{path: 1}"])
+def test_json_without_quotation_marks_is_answered_with_an_example(text: str) -> None:
+    with pytest.raises(PayloadError, match=r"""x is not JSON: .*double quotation marks: '{"path": "a b"}', '"a b"'"""):
+        parse_json(text, str, "x")

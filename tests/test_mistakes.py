@@ -68,6 +68,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     # a crew
     "class": (lambda w: w.crew(handler=Bare), f"'tag': handler is the class Bare itself; {CODE}: write 'minimal_h"),
     "class of the script": (lambda w: w.crew(handler=made_main(Local)), "module of its own, .*write 'handlers:Local'"),
+    "script": (lambda w: w.crew(handler="__main__:Tag"), "the script that is run, .* without .py, 'module:Tag'"),
     "object": (lambda w: w.crew(handler=Bare()), "write 'minimal_handlers:Bare'"),
     "function": (lambda w: w.crew(handler=made_main), f"handler is <function made_main at .*>; {CODE}"),
     "dots": (lambda w: w.crew(handler="handlers.Tag"), "not of the form 'module:Class'; did you mean 'handlers:Tag'"),

@@ -310,9 +310,15 @@ def _refuse_constant(name: str) -> Any:
 
 
 def parse_json(text: str, wanted: Any, what: str) -> Any:
-    """Decodes escaped JSON that comes from outside as the wanted type. Raises PayloadError, also beyond the limits."""
+    """Decodes escaped JSON that a person wrote as the wanted type. Raises PayloadError, also beyond the limits."""
     check_limits(text, what)
-    return from_json(text, wanted, what)
+    try:
+        return from_json(text, wanted, what)
+    except PayloadError as error:
+        if not isinstance(error.__cause__, json.JSONDecodeError):
+            raise
+        quoted = """; in JSON, names and texts have double quotation marks: '{"path": "a b"}', '"a b"'"""
+        raise PayloadError(f"{error}{quoted}") from error
 
 
 def from_json(text: str | bytes, wanted: Any, what: str) -> Any:

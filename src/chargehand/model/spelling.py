@@ -105,6 +105,11 @@ def handler_fault(given: Any) -> str:
                 f"handlers.py, and write 'handlers:{kind.__name__}'"
             )
         return f"handler is the class {kind.__name__} itself; {form}: write {name!r}"
+    if given.startswith("__main__:"):
+        return (
+            f"handler {given!r} names the script that is run, which is another one in a worker: write the name of its "
+            f"file without .py, 'module:{given.partition(':')[2]}'"
+        )
     meant = as_module(given)
     if meant is not None and ":" not in meant and "." in meant:
         meant = ":".join(meant.rsplit(".", 1))

@@ -210,7 +210,8 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
                 f"crew {name} {value!r}: must have 1 to {NAME_LIMIT} printable characters, without : * / or blanks"
             )
     module, colon, attribute = plan.handler.partition(":")
-    if not colon or not is_module(module) or module.endswith(".py") or not is_module(attribute):
+    named = colon and is_module(module) and module != "__main__" and not module.endswith(".py")
+    if not named or not is_module(attribute):
         raise ConfigurationError(f"crew {plan.name!r}: {handler_fault(plan.handler)}")
     if not 0 <= plan.workers <= MOST_WORKERS:
         raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; must be 0 to {MOST_WORKERS}")
