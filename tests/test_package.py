@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.message import Message
@@ -64,6 +65,16 @@ def test_the_wheel_says_what_it_needs_and_contains_what_it_serves(wheel: Path) -
         names = set(archive.namelist())
     assert {"chargehand/py.typed", "chargehand/web/dashboard/built/index.html", NOTICES} <= names
     assert [name for name in names if "/source/" in name or "node_modules" in name] == []
+
+
+@pytest.mark.full
+def test_the_source_distribution_has_the_package_alone(wheel: Path) -> None:
+    """The applications are not part of it: Tonearm has another license."""
+    (source,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        roots = {name.split("/")[1] for name in archive.getnames()}
+    texts = {"README.md", "LICENSE", "CHANGELOG.md", "PKG-INFO"}
+    assert roots == {"src", "pyproject.toml", ".gitignore", *texts}
 
 
 class Environment:
