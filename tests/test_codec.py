@@ -5,8 +5,10 @@ import datetime
 import json
 import sys
 from collections import Counter
+from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -530,3 +532,34 @@ def test_a_call_that_is_not_awaited_is_named() -> None:
 def test_json_without_quotation_marks_is_answered_with_an_example(text: str) -> None:
     with pytest.raises(PayloadError, match=r"""x is not JSON: .*double quotation marks: '{"path": "a b"}', '"a b"'"""):
         parse_json(text, str, "x")
+
+
+class Pair(NamedTuple):
+    x: int
+    y: str
+
+
+class Entry(TypedDict):
+    when: datetime.datetime
+
+
+NOON = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
+
+
+@dataclasses.dataclass
+class Packed:
+    data: bytes
+    numbers: set[int]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (NOON, datetime.datetime), (NOON.date(), datetime.date), (datetime.timedelta(days=2), datetime.timedelta),
+        (Decimal("1.10"), Decimal), (UUID(int=5), UUID), (Mood.CALM, Mood), ((1, "a"), tuple[int, str]),
+        (Pair(1, "y"), Pair), ({"when": NOON}, Entry), (Packed(b"\xff", {1, 2}), Packed),
+    ],
+)  # fmt: skip
+def test_values_of_the_table_in_the_documentation_come_back_as_they_were(value: Any, wanted: Any) -> None:
+    found = from_json(encode_typed(value, wanted, "x"), wanted, "x")
+    assert (found, type(found)) == (value, type(value))
