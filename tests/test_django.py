@@ -134,6 +134,18 @@ def test_manage_py_runs_the_command_line(project: Path) -> None:
         assert "Traceback" not in refused.stderr
 
 
+def test_a_handler_without_a_set_up_of_django_is_answered_with_what_to_write(project: Path) -> None:
+    handlers = project / "shop" / "handlers.py"
+    handlers.write_text(handlers.read_text().replace("import chargehand.django", ""))
+    checked = python(project, "manage.py", "chargehand", "check", "--json")
+    assert checked.returncode == 2, checked.stderr
+    assert (
+        f"{project / 'shop' / 'models.py'}, line 3): write `import chargehand.django` in the module" in checked.stdout
+    )
+    checked = python(project, "-m", "chargehand", "check", "shop.jobs:hand", "--json")
+    assert "use `python manage.py chargehand` in place of `chargehand`" in checked.stdout, checked.stderr
+
+
 def test_the_package_without_it_does_not_import_django() -> None:
     script = (
         "import sys, chargehand; [getattr(chargehand, n) for n in chargehand.__all__]; print('django' in sys.modules)"

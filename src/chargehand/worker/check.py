@@ -36,8 +36,10 @@ def main(report_fd: int, parent: int) -> None:
     except errors.ConfigurationError as error:
         found["wrong"].append(str(error))
     except (Exception, SystemExit) as error:
+        from chargehand.system.callers import told
+
         what = "set_up" if "seconds" in found else "the import"
-        found["wrong"].append(f"{what} raised {type(error).__name__}: {error}{_place(error)}")
+        found["wrong"].append(f"{what} raised {told(error)}")
     os.write(report_fd, json.dumps(found).encode())
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -58,14 +60,6 @@ def _set_up(kind: type[handler.Handler[Any, Any]], count: int) -> None:
                 await waiting
 
             asyncio.run(waited())
-
-
-def _place(error: BaseException) -> str:
-    """Returns the file and line at which the exception was raised, in brackets."""
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def memory() -> int:

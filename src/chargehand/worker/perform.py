@@ -3,6 +3,7 @@
 Workers load this module, so it imports nothing heavy.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -29,6 +30,13 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
             found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError, SystemExit) as error:
         raise errors.ConfigurationError(f"handler {name!r} cannot be imported: {why_not_imported(error)}") from error
+    except Exception as error:
+        remedy = remedy_for_django(error)
+        if remedy is None:
+            raise
+        raise errors.ConfigurationError(
+            f"handler {name!r} cannot be imported: {why_not_imported(error)}: {remedy}"
+        ) from error
     if not isinstance(found, type) or not issubclass(found, Handler):
         raise errors.ConfigurationError(
             f"handler {name!r} is not a class derived from chargehand.Handler: it is {found!r:.200}"
@@ -81,6 +89,18 @@ def why_not_imported(error: BaseException) -> str:
 
     guard = "; put what runs the program under `if __name__ == '__main__':`" if isinstance(error, SystemExit) else ""
     return f"{told(error)}{guard}"
+
+
+def remedy_for_django(error: Exception) -> str | None:
+    """Returns what to do if a handler was imported in a process in which Django is not set up; otherwise None."""
+    kind = type(error)
+    if kind.__module__ != "django.core.exceptions":
+        return None
+    if "DJANGO_SETTINGS_MODULE" not in os.environ:
+        return "use `python manage.py chargehand` in place of `chargehand`, or set DJANGO_SETTINGS_MODULE"
+    if kind.__name__ != "AppRegistryNotReady":
+        return None
+    return "write `import chargehand.django` in the module of the handler, above the import of models"
 
 
 def check_types(plan: Mapping[str, Any], kind: type[Handler[Any, Any]]) -> None:
