@@ -87,6 +87,8 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "policy": (lambda w: MAKE(restart={"limit": 5}), r"restart is {'limit': 5} .*; must be a chargehand.Restart"),
     "url": (lambda w: MAKE(8356), r"url is 8356 \(given in code\); must be a path, sqlite:///"),
     "broker": (lambda w: Chargehand("redis://localhost"), "'redis' is not supported; give a path, sqlite:///"),
+    "memory": (lambda w: MAKE(":memory:").jobs(), "':memory:' is not in memory: workers are other proc"),
+    "memory by url": (lambda w: MAKE("sqlite:///:memory:").jobs(), r"such as Chargehand\(tmp_path / "),
     "rate": (lambda w: w.crew(rate=10), "'tag': rate is 10; must be a string such as '10/s' or '600/min'"),
     # a job
     "delay": (lambda w: w.any.enqueue(1, delay=-5), "delay is -5 s; must be 0 or more"),
@@ -111,6 +113,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "wrong payload": (lambda w: w.songs.enqueue({"file": "a"}), "not a Song: Object missing required field `path`"),
     "letters": (lambda w: w.any.enqueue_many("abc"), "are one str; must be several, such as a list: enqueue takes one"),
     "one of many": (lambda w: w.songs.enqueue_many(Song("a")), "are one Song; must be several"),
+    "second of many": (lambda w: w.songs.enqueue_many([Song("a"), {}]), r"field `path` \(payload 2 of 2\)"),
     "begun": (lambda w: w.any.enqueue(1, within=w.hand.transaction()), "has not begun: write `with hand.transaction()"),
     "called": (lambda w: w.any.enqueue(1, within=w.hand.transaction), "has not begun: write `with hand.transaction()"),
     "database": (lambda w: w.any.enqueue(1, within=sqlite3.connect(":memory:")), "accepts what hand.transaction"),

@@ -295,8 +295,14 @@ class Crew(Generic[Payload, Result]):
         many = list(payloads)
         model = new_job(self.plan, "null", **options)
         what = f"the payload for crew {self.name!r}"
-        texts = (codec.encode_typed(payload, self.takes, what) for payload in many)
-        return [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
+        made: list[NewJob] = []
+        try:
+            for job_id, payload in zip(new_ids(len(many)), many, strict=True):
+                made.append(with_payload(model, job_id, codec.encode_typed(payload, self.takes, what)))
+        except PayloadError as error:
+            error.args = (f"{error} (payload {len(made) + 1} of {len(many)})",)
+            raise
+        return made
 
     def _enqueue(self, jobs: Sequence[NewJob], within: Within, flow: "Flow | str | None") -> list[Ref[Result]]:
         operations = self._operations

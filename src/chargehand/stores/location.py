@@ -171,4 +171,9 @@ def _file_of(url: str) -> str:
         raise ConfigurationError(
             f"store {url!r} names no file; give a path, sqlite:///path/to/file.db or postgresql://user@host/database"
         )
+    if text.rpartition("/")[2] == ":memory:":
+        raise ConfigurationError(
+            f"store {url!r} is not in memory: workers are other processes; give a path, in tests that of a temporary "
+            "file, such as Chargehand(tmp_path / 'test.db')"
+        )
     return text
