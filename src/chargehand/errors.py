@@ -197,12 +197,26 @@ class JobFailed(ChargehandError):
 def summary(error: str | None, limit: int = 300) -> str:
     """Returns an error text in one line: the message of a traceback's exception, other texts without stack traces."""
     lines = (error or "").partition(STACKS_FOLLOW)[0].splitlines()
+    lines = _group(lines) or lines
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
         after = range(frames[-1] + 1, len(lines))
         lines = lines[next((n for n in after if lines[n] and not lines[n].startswith(" ")), frames[-1]) :]
     text = " ".join(line.strip() for line in lines if line.strip())
     return text if len(text) <= limit else f"{text[:limit]} …"
+
+
+def _group(lines: list[str]) -> list[str]:
+    """Returns the own line of an exception group and its first member, as one line, if the traceback ends with one."""
+    heads = [at for at, line in enumerate(lines) if line.startswith(("Traceback (", "  + Exception Group Traceback ("))]
+    if not heads or not lines[heads[-1]].startswith("  +"):
+        return []
+    own, member = (
+        [line[len(mark) :] for line in lines[heads[-1] :] if line.startswith(mark) and line[len(mark) :][:1].strip()]
+        for mark in ("  | ", "    | ")
+    )
+    member = [line for line in member if not line.startswith("Traceback (")]
+    return [", first ".join([*own[:1], *member[:1]])]
 
 
 class JobCancelled(ChargehandError):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand.errors import STACKS_FOLLOW
+from chargehand.errors import STACKS_FOLLOW, JobFailed, summary
 from chargehand.model.error_line import LIMIT, ErrorLine, error_line, own_frames
 from chargehand.model.fleet.death import crash_line
 
@@ -34,6 +34,17 @@ def in_the_handling() -> None:
 
 def group() -> None:
     raise ExceptionGroup("two scenes", [ExceptionGroup("one", [OSError(2, "No such file", "/m")]), ValueError("v")])
+
+
+def flat_group() -> None:
+    raise ExceptionGroup("two scenes", [ValueError("v"), KeyError("k")])
+
+
+def in_the_handling_of_another() -> None:
+    try:
+        int("x")
+    except ValueError:
+        flat_group()
 
 
 def cause_is_a_group() -> None:
@@ -99,6 +110,14 @@ def test_a_traceback_comes_down_to_the_line_of_its_exception(work: Callable[[], 
     cut = text[text.rindex('  File "') :]  # of a long one only the end is kept
     if work not in (group, cause_is_a_group):
         assert error_line(cut) == ErrorLine(line, code)
+
+
+def test_the_summary_of_a_group_is_its_own_line_and_its_first_member() -> None:
+    assert summary(traced(flat_group)) == "ExceptionGroup: two scenes (2 sub-exceptions), first ValueError: v"
+    assert summary(traced(cause_is_a_group)) == "RuntimeError: all scenes failed"
+    text = traced(in_the_handling_of_another)
+    assert summary(text) == "ExceptionGroup: two scenes (2 sub-exceptions), first ValueError: v"
+    assert str(JobFailed("7", "raised", text)).endswith("first ValueError: v")
 
 
 def test_a_line_is_not_endless() -> None:
