@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from chargehand import codec, handler, log
 from chargehand.crew import Crew, JobOptions, Ref, Within, receiving_job
-from chargehand.errors import ConfigurationError, PayloadError, UnknownCrew
+from chargehand.errors import ChargehandError, ConfigurationError, PayloadError, UnknownCrew
 from chargehand.flow import Flow, new_flow, shown
 from chargehand.handler import type_name
 from chargehand.host.brief import Brief, brief_of
@@ -718,6 +718,11 @@ class Chargehand:
 
         With `give_up` the host ends if the node cannot start.
         """
+        if handler.ready:  # not a ConfigurationError, after which a worker ends for good
+            raise ChargehandError(
+                "a job starts a node: workers cannot; leave `with hand.running()` out, since the node of this worker "
+                "performs what a job enqueues"
+            )
         if handler.inside_worker:
             raise ConfigurationError(
                 "the import of a handler in a worker starts a node: put what runs the application under "

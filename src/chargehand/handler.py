@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 inside_worker = False
 """Whether this process is a worker; the worker sets it before it imports the handler."""
+ready = False
+"""Whether this process is a worker that has imported its handler and set it up."""
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")

@@ -1,6 +1,8 @@
 """A worker whose handler cannot do its crew's jobs says so at its start, before a job fails."""
 
-from chargehand import Chargehand
+import pytest
+
+from chargehand import Chargehand, JobFailed
 from chargehand.testing import eventually
 
 
@@ -16,3 +18,12 @@ def test_a_handler_with_other_types_than_its_crew_is_given_up(hand: Chargehand) 
         assert "handler 'minimal_handlers:Bare' does not fit crew 'wrong': the crew gives str, but the handler " in told
         assert "gives int; make takes= and gives= of the crew and Handler[…] the same" in told
         assert (waiting.job().state, waiting.job().failures) == ("queued", 0)
+
+
+def test_a_job_that_starts_a_node_fails_and_its_worker_goes_on(hand: Chargehand) -> None:
+    """It was a configuration error, after which no worker of the crew was started again."""
+    starts = hand.crew("starts", "mistaken_handlers:StartsNode", workers=1, max_attempts=1, takes=bool)
+    with hand.running():
+        with pytest.raises(JobFailed, match=r"a job starts a node: workers cannot; leave `with hand\.running\(\)` out"):
+            starts.enqueue(True).wait(20)
+        assert starts.enqueue(False).wait(20) == "done"

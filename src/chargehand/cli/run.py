@@ -89,6 +89,7 @@ def run(
     thread_cap.cap(plan.threads)
     printer = Printer()
     here = _set_up(plan)
+    handler.ready = True
     try:
         if job is None:
             job = _job(known, "null") if item is None else _discovered(known, here, item)

@@ -313,6 +313,7 @@ class Worker:
         self.gives = perform.checkable(gives)
         self.status = "healthy"
         self.report()
+        handler.ready = True
         self._send(encode("READY", {}))
         code = self._work_until_stopped(takes)
         if code is not None:
