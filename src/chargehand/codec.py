@@ -352,7 +352,7 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
 
         return msgspec.convert(value, wanted, str_keys=True, dec_hook=_nested)
     except (TypeError, ValueError) as error:
-        name = getattr(wanted, "__qualname__", str(wanted))
+        name = str(wanted) if hasattr(wanted, "__args__") else getattr(wanted, "__qualname__", str(wanted))
         places = _places(error)
         first = "; ".join(f"{place}: {text}" if place else text for place, text in places[:3])
         more = f"; and {len(places) - 3} more" if len(places) > 3 else ""
