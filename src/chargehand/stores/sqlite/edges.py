@@ -107,21 +107,14 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json
 # A follower that has ended may be queued again: it has the children as predecessors, too. One that descends from the
 # job itself does not wait for the children: it may be one of them.
 _ADD_CHILDREN = """
-WITH RECURSIVE
-  up(root, job, id) AS (
-    SELECT root.value, e.job, f.parent
-    FROM (SELECT DISTINCT value ->> 0 AS value FROM json_each(?1)) AS root
-      CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor CROSS JOIN chargehand_job AS f
-    WHERE e.predecessor = root.value AND e.nr >= 0 AND f.seq = e.job AND f.parent IS NOT NULL
-    UNION
-    SELECT up.root, up.job, j.parent FROM up CROSS JOIN chargehand_job AS j
-    WHERE j.id = up.id AND j.parent IS NOT NULL),
-  own(root, job) AS MATERIALIZED (
-    SELECT up.root, up.job FROM up CROSS JOIN chargehand_job AS j WHERE j.seq = up.root AND j.id = up.id)
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
 SELECT e.job, child.value ->> 1, e.nr, e.strict, e.open AND ?2
 FROM json_each(?1) AS child CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
-WHERE e.predecessor = child.value ->> 0 AND e.nr >= 0 AND (e.predecessor, e.job) NOT IN (SELECT root, job FROM own)
+  CROSS JOIN chargehand_job AS f
+WHERE e.predecessor = child.value ->> 0 AND e.nr >= 0 AND f.seq = e.job AND (f.parent IS NULL OR NOT EXISTS (
+  WITH RECURSIVE up(id) AS (
+    SELECT f.parent UNION SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id)
+  SELECT 1 FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id AND j.seq = e.predecessor))
 """
 # What a job waits for, through others.
 _REACHED = """
