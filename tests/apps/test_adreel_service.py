@@ -576,6 +576,14 @@ def test_the_mapping_says_what_is_wrong_and_no_password(
     assert diagnostics.mapping(service)["categories"]["problem"] is None
 
 
+def test_settings_of_a_crew_that_does_not_exist_are_an_error_before_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CF-1
+    monkeypatch.setenv("CHARGEHAND_CREW_INGESTT_WORKERS", "1")
+    with pytest.raises(ConfigurationError, match="INGESTT"):
+        crews.build(settings.Settings(home=tmp_path))
+
+
 def test_settings_reach_the_workers() -> None:
     found = settings.Settings(home=Path("/h"), roots=(Path("/a"), Path("/b")), keep_results=5.0, webhook="http://x/")
     again = settings.read(found.environment(), package=Path("/nowhere"))

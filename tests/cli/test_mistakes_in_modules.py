@@ -11,10 +11,11 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from chargehand import ConfigurationError
+from chargehand import Chargehand, ConfigurationError
 from chargehand.cli import find
 from chargehand.cli.main import app
 from chargehand.handler import Handler, type_faults, type_name
+from chargehand.web.serving import serve
 from chargehand.worker import perform
 
 HAND = "from chargehand import Chargehand\nhand = Chargehand()\n"
@@ -152,6 +153,16 @@ def test_a_mistake_in_the_env_file_is_told_with_its_line(load: Load) -> None:
     assert load(CREW, env="CHARGEHAND_CREW_TGA_WORKERS=2").endswith(
         "TGA does not exist; there are: tag; did you mean tag?"
     )
+
+
+def test_serve_tells_a_mistake_in_the_settings_of_a_crew_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CF-1
+    monkeypatch.setenv("CHARGEHAND_CREW_TGA_WORKERS", "2")
+    hand = Chargehand(tmp_path / "jobs.db", folder=tmp_path)
+    hand.crew("tag", "handlers:Tag")
+    with pytest.raises(ConfigurationError, match="TGA"):  # the server itself would end with SystemExit
+        serve(hand, "127.0.0.1", 0)
 
 
 # what workers say of handlers

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def serve(hand: "Chargehand", host: str, port: int) -> None:
-    """Serves until SIGINT or SIGTERM. Raises ConfigurationError if the address cannot or must not be used."""
+    """Serves until SIGINT or SIGTERM. Raises ConfigurationError if the address cannot or must not be used, or if the
+    settings do not fit the crews."""
+    hand.check_settings()  # uvicorn would show a traceback
     hand.open()
     with listen(hand, host, port) as listening:
         shown = f"[{host}]" if ":" in host else host

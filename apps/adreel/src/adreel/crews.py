@@ -67,7 +67,9 @@ def build(settings: Settings, *, handlers: str = HANDLERS) -> Crews:
         ) from error
     kept = int((settings.keep_results + KEPT_LONGER) * 1000)
     hand = Chargehand(settings.home / STORE, folder=PACKAGE, retention=Retention(age_ms=kept, count=MOST_KEPT))
-    return declare(hand, readers=READERS, environment=settings.environment(), handlers=handlers)
+    made = declare(hand, readers=READERS, environment=settings.environment(), handlers=handlers)
+    hand.check_settings()  # here, and not when the server starts: uvicorn would show a traceback
+    return made
 
 
 def declare(
