@@ -92,6 +92,34 @@ def test_a_deletion_that_cannot_be_completed_is_on_record_and_delays_no_other(
     assert service.tidy()["deleted"] == 1
 
 
+def test_a_form_that_fails_in_the_middle_names_the_films_that_were_started(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Catalogue.add
+
+    def full(self: Catalogue, tx: Any, row: FilmRow) -> None:
+        if row.name == "second.mp4":
+            raise StoreError("the disk is full", code="disk-full")
+        add(self, tx, row)
+
+    monkeypatch.setattr(Catalogue, "add", full)
+    key = service.crews.hand.make_key("test", [Scope.ENQUEUE])[0]
+    app = web.create(service)
+
+    async def post(*films: str) -> httpx.Response:
+        files = [("file", (film, MP4, "video/mp4")) for film in films]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.post("/jobs", files=files, headers={"Authorization": f"Bearer {key}"})
+
+    both = asyncio.run(post("first.mp4", "second.mp4"))
+    assert both.status_code == 202
+    assert [(each["name"], each["status"], each["code"]) for each in both.json()["refused"]] == [
+        ("second.mp4", 507, "disk-full")
+    ]
+    assert [each["id"] for each in both.json()["jobs"]] == [row.id for row in service.films.find()]
+    assert asyncio.run(post("second.mp4")).status_code == 507
+
+
 def refused_once(service: Service) -> str:
     """A film whose analysis has failed, and would succeed now."""
     gates = service.settings.home / "gates"

@@ -1,18 +1,22 @@
 """The body of `POST /jobs`: files as multipart, one file as it is, or paths as JSON."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from adreel import multipart, names, uploads
-from adreel.errors import Refused
+from adreel.errors import DISK_FULL, Refused
 from adreel.live import Stopping
 from adreel.service import FilmView, Service
+from chargehand import StoreError
 
+log = logging.getLogger("adreel")
 SMALL = 64 << 10
 """The largest body that names paths, and the largest field of a form."""
 SLACK = 1 << 20
@@ -96,24 +100,38 @@ async def _paths(body: AsyncIterator[bytes], service: Service) -> Received:
     except msgspec.DecodeError as error:
         raise Refused(422, "invalid-request", f'expected {{"path": "…"}} or {{"paths": […]}}: {error}') from error
     named = [*([] if found.path is None else [found.path]), *found.paths]
-    return await _submit_paths(named, [], service)
+    return await _submit_paths(named, Received((), ()), service)
 
 
-async def _submit_paths(named: list[str], others: list[Rejected], service: Service) -> Received:
+async def _submit_paths(named: list[str], found: Received, service: Service) -> Received:
+    """Returns what was found before, and what became of these paths."""
     if not 0 < len(named) <= service.settings.max_files:
         raise Refused(422, "invalid-request", f"expected 1 to {service.settings.max_files} paths, not {len(named)}")
-    jobs: list[FilmView] = []
-    refused = list(others)
     for path in named:
-        try:
-            jobs.append(await asyncio.to_thread(service.submit_path, path))
-        except Refused as error:
-            refused.append(_rejected(path, error))
-    return Received(tuple(jobs), tuple(refused))
+        found = await _submit(partial(service.submit_path, path), path, found)
+    return found
+
+
+async def _submit(begin: Callable[[], FilmView], name: str, found: Received) -> Received:
+    """Starts the analysis of a film, and returns what was found with its outcome.
+
+    An error of the store is raised only if no film of the request was started: the answer has to name those that were.
+    """
+    try:
+        return Received((*found.jobs, await asyncio.to_thread(begin)), found.refused)
+    except Refused as error:
+        outcome = _rejected(name, error)
+    except StoreError as error:
+        if not found.jobs:
+            raise
+        log.error("the store cannot be used: %s", error)  # the text has paths
+        status = 507 if error.code == DISK_FULL else 503
+        outcome = Rejected(names.shown(name), status, error.code, "the store cannot be used: submit the film again")
+    return Received(found.jobs, (*found.refused, outcome))
 
 
 async def _form(pieces: AsyncIterator[multipart.Piece], service: Service) -> Received:
-    """Receives the files of a form. They are submitted when the body is complete: all that were accepted, or none."""
+    """Receives the files of a form. They are submitted when the body is complete."""
     refused: list[Rejected] = []
     named: list[str] = []
     with ExitStack() as stack:
@@ -142,13 +160,14 @@ async def _form(pieces: AsyncIterator[multipart.Piece], service: Service) -> Rec
                     await part.write(piece)
                 case _:
                     pass
-        jobs = [await asyncio.to_thread(service.submit, upload) for upload in complete]
+        found = Received((), tuple(refused))
+        for upload in complete:
+            found = await _submit(partial(service.submit, upload), upload.name, found)
     if named:
-        more = await _submit_paths(named, refused, service)
-        return Received((*jobs, *more.jobs), more.refused)
-    if not jobs and not refused:
+        return await _submit_paths(named, found, service)
+    if not found.jobs and not found.refused:
         raise Refused(422, "empty", "the form has no file")
-    return Received(tuple(jobs), tuple(refused))
+    return found
 
 
 def _too_many(most: int) -> Refused:
