@@ -180,6 +180,19 @@ def test_a_failed_film_tells_why_and_is_tried_again_on_the_page(server: Adreel, 
     page.get_by_role("button", name="Show all").click()
 
 
+def test_a_film_that_was_classified_again_tells_how_long_that_took(server: Adreel, page: Page) -> None:  # spec: AR-4
+    film = server.upload("again.mp4")["id"]
+    assert server.ends(film)["status"] == "done"
+    page.goto(f"http://127.0.0.1:{server.port}/#/{film}")
+    expect(page.locator("#film header")).to_contain_text("analysed in")
+    assert server.http.post(f"/jobs/{film}/reanalyse").status_code == 202
+    assert server.ends(film)["status"] == "done"
+    page.reload()
+    expect(page.locator("#film header")).to_contain_text("classified again in")
+    assert server.delete(film) == 204
+    page.goto(f"http://127.0.0.1:{server.port}/")
+
+
 def test_the_page_fits_a_phone_and_has_no_errors(server: Adreel, browser: Browser) -> None:  # spec: AR-4
     film = server.upload("phone.mp4")["id"]
     server.ends(film)

@@ -374,9 +374,13 @@ function head(view) {
   const sub = make("div", "sub", stateOf(view.status), make("span", "", size(view.size)));
   if (view.seconds) sub.append(make("span", "", time(view.seconds)));
   sub.append(make("span", "", "submitted ", since(view.submitted_ms)));
-  if (view.ended_ms && view.status === "done") sub.append(make("span", "", `analysed in ${took(view.ended_ms - view.submitted_ms)}`));
+  if (view.status === "done" && view.stages?.length) sub.append(make("span", "", spent(view.stages)));
   if (view.expired) sub.append(make("span", "hold", "the file has expired, the result is kept"));
   return make("header", "", make("div", "", make("h1", "", view.name), sub), orders);
+}
+function spent(stages) { // not the time since it was submitted: it may have been classified again, or tried again, days later
+  const ms = stages.reduce((sum, each) => sum + (each.started_ms && each.finished_ms ? each.finished_ms - each.started_ms : 0), 0);
+  return `${stages.some((each) => each.name === "ingest" && each.started_ms) ? "analysed" : "classified again"} in ${took(ms)}`;
 }
 const ADVICE = {
   "not-a-film": "Check that the file is a film, and export it again.", "no-video": "The file has no picture.", truncated: "The file ends too early: upload it again.",
