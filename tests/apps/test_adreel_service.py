@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import adreel_gates
 import httpx
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from adreel.door import own_site
 from adreel.errors import AdreelError, NoSuchFilm, Refused
 from adreel.service import Service
 from adreel.upkeep import Upkeep
-from chargehand import ConfigurationError, Flow, JobFilter, State, StoreError
+from chargehand import ConfigurationError, Flow, GiveUp, JobFilter, State, StoreError
 from chargehand.model.access import Scope
 from chargehand.testing import run_all
 from chargehand.web.auth import needs_of
@@ -118,6 +119,28 @@ def test_a_form_that_fails_in_the_middle_names_the_films_that_were_started(
     ]
     assert [each["id"] for each in both.json()["jobs"]] == [row.id for row in service.films.find()]
     assert asyncio.run(post("second.mp4")).status_code == 507
+
+
+def test_a_classification_that_failed_is_tried_again_after_the_file_has_expired(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-5
+    film = submitted(service)
+    run_all(service.crews.hand)
+    service.films.lose_source(film)
+    (source,) = service.folder(film).glob("source*")
+    source.unlink()
+
+    def refuse(self: adreel_gates.Classify, job: object) -> None:
+        raise GiveUp("categories: the file is not valid")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adreel_gates.Classify, "perform", refuse)
+        service.reanalyse(film)
+        run_all(service.crews.hand)
+    assert service.get(film).status == "failed"
+    assert service.retry(film).status == "queued"
+    run_all(service.crews.hand)
+    assert service.get(film).status == "done"
 
 
 def refused_once(service: Service) -> str:

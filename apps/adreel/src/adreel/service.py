@@ -23,6 +23,8 @@ from adreel.stages import Shown, shown_stages
 from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, JobFilter, StoreError, Transaction
 
 log = logging.getLogger("adreel")
+DECODED = ("ocr", "classify", "persist")
+"""The stages that need the key frames or the text, and no longer the film."""
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
 MOST = 200
@@ -260,9 +262,9 @@ class Service:
         view, row = self._look(self.row(film))
         if view.status not in ("failed", "cancelled"):
             raise Refused(409, "not-failed", f"the film is {view.status}: only a failed analysis can be tried again")
-        if not self._has_source(row):
-            raise Refused(410, "expired", "the file has expired: submit it again")
         flow, _ = self._flow(row)
+        if (flow is None or view.stage not in DECODED) and not self._has_source(row):
+            raise Refused(410, "expired", "the file has expired: submit it again")
         if flow is None:
             return self._again(row, decode=True)
         with self.films.transaction() as tx:
