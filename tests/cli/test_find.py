@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chargehand import Chargehand, ConfigurationError
+from chargehand import Chargehand, ConfigurationError, JobFilter
 from chargehand.cli import find
 
 
@@ -45,3 +45,13 @@ def test_a_module_with_two_is_answered_with_both(jobs: Any, tmp_path: Path) -> N
     jobs.second = Chargehand(tmp_path / "second.db")
     with pytest.raises(ConfigurationError, match=r"exactly one .*: found_jobs:hand, found_jobs:second$"):
         find.application("found_jobs")
+
+
+def test_a_store_on_the_command_line_precedes_the_application_of_the_environment(
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Remedies name the store: they can be pasted where CHARGEHAND_APP is set."""
+    with pytest.raises(ConfigurationError, match="give --app or --store, not both"):
+        find.service("found_jobs:hand", hand.url)
+    monkeypatch.setenv("CHARGEHAND_APP", "found_jobs:hand")
+    assert find.service("found_jobs:hand", hand.url).jobs(JobFilter()) == []

@@ -17,7 +17,7 @@ from test_doctor_node import doctor, only
 from world import World
 
 from chargehand import StoreError, clock
-from chargehand.doctor.examine import examine, find_and_examine
+from chargehand.doctor.examine import examine, find_and_examine, is_named
 from chargehand.model.doctor.causes import CAUSES
 from chargehand.model.records import CrashReport, CrewRow, Holder
 from chargehand.stores.location import locate
@@ -55,6 +55,22 @@ def test_a_mount_that_hangs(tmp_path: Path) -> None:  # spec: CL-4 ST-2 # cause:
     assert (only(found, "network").severity, hung.severity) == ("warning", "error")
     assert "(fuse.sshfs)" in only(found, "network").text
     assert found.headline == "not working: the store does not answer"
+
+
+def test_the_store_beside_the_module_of_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node need not run, and a node of another store that runs is not taken for its own. Nothing is imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CHARGEHAND_URL", raising=False)
+    (tmp_path / "songs").mkdir()
+    SqliteStore(tmp_path / "songs" / "chargehand.db").close()
+    assert is_named(app="songs.jobs:hand")
+    assert not is_named(app="jobs:hand")
+    found = find_and_examine(app="songs.jobs:hand")
+    assert found.store == str(tmp_path / "songs" / "chargehand.db")
+    monkeypatch.setenv("CHARGEHAND_APP", "songs.jobs:hand")
+    assert "--store" not in "".join(each.remedy for each in find_and_examine(app="songs.jobs:hand").findings)
+    monkeypatch.setenv("CHARGEHAND_URL", str(tmp_path / "other.db"))
+    assert find_and_examine(app="songs.jobs:hand").store == str(tmp_path / "other.db")
 
 
 def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no-store store-unusable unread

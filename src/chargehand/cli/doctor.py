@@ -13,6 +13,7 @@ from chargehand.model.doctor.diagnosis import Diagnosis
 
 
 def doctor(
+    app: find.App = None,
     store: find.Store = None,
     pack: Annotated[
         Path | None,
@@ -25,18 +26,19 @@ def doctor(
 ) -> None:
     """Say why jobs are not processed, most likely cause first, each with its remedy.
 
-    The store and its node are found automatically: CHARGEHAND_URL, chargehand.db in this folder, or running nodes of
-    this user (of several the one in the worst state; the others are named). No application is imported, and a node or
-    store that hangs does not block the command. With --url, the server examines its own store.
+    The store and its node are found automatically: CHARGEHAND_URL, chargehand.db beside the module of the application
+    or in this folder, or running nodes of this user (of several the one in the worst state; the others are named). No
+    application is imported, and a node or store that hangs does not block the command. With --url, the server examines
+    its own store.
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
     remote = find.remote_url if store is None else None
-    found = examine.find_and_examine(store) if remote is None else _remote(remote, pack)
+    found = examine.find_and_examine(store, app=app) if remote is None else _remote(remote, pack)
     if json:
         show.json(examine.told(found))
     else:
-        _show(found, others=every or (remote is None and not examine.is_named(store)))
+        _show(found, others=every or (remote is None and not examine.is_named(store, app)))
     if pack is not None:
         bundle.write(pack, found, store)
         sys.stderr.write(

@@ -96,6 +96,8 @@ def service(app: str | None, store: str | None) -> Service:
     """Returns what a command is about: by --app, --store, --url, CHARGEHAND_URL, or the store in this folder."""
     if app is None and store is None and remote_url is not None:
         return remote(remote_url)
+    if store is not None and app == os.environ.get("CHARGEHAND_APP"):
+        app = None  # the command line takes precedence over the environment
     if app is not None and store is not None:
         raise ConfigurationError("give --app or --store, not both: an application has its own store")
     if app is not None:

@@ -47,12 +47,13 @@ def told(found: Diagnosis) -> dict[str, Any]:
     return {**msgspec.to_builtins(found), "well": found.well}
 
 
-def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> Diagnosis:
-    """Finds the store (by `address`, CHARGEHAND_URL, this folder, or a running node) and returns its diagnosis.
+def find_and_examine(address: str | None = None, patience: float = PATIENCE, *, app: str | None = None) -> Diagnosis:
+    """Finds the store (by `address`, CHARGEHAND_URL, the application's module, this folder, or a running node) and
+    returns its diagnosis.
 
     If several running nodes are all that is found, the diagnosis is of the one in the worst state and names the others.
     """
-    named, looked_in = _named(address)
+    named, looked_in = _named(address, app)
     if not named:
         return _worst(_running(_told(patience, "nodes")), looked_in, patience)
     location, *rest = named
@@ -63,9 +64,10 @@ def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> 
     return _diagnosed(found, plain=_is_plain(location), others=(*beside, *serving))
 
 
-def is_named(address: str | None = None) -> bool:
-    """Whether the store is named by `address`, CHARGEHAND_URL or this folder, instead of found as that of a node."""
-    return bool(_named(address)[0])
+def is_named(address: str | None = None, app: str | None = None) -> bool:
+    """Whether the store is named by `address`, CHARGEHAND_URL, the application or this folder, instead of found as that
+    of a node."""
+    return bool(_named(address, app)[0])
 
 
 def _running(found: dict[str, Any]) -> tuple[Other, ...]:
@@ -73,7 +75,7 @@ def _running(found: dict[str, Any]) -> tuple[Other, ...]:
     return tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in found.get("nodes", ()))
 
 
-def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
+def _named(address: str | None, app: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
     """Returns the configured stores, most specific first, each with its source; and which sources name none."""
     if address is not None:
         return {locate_unread(address, _node()): "--store"}, ()
@@ -84,6 +86,8 @@ def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
         found[locate_unread(url, _node())] = "the store set by CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
+        if beside := _beside(app):
+            found[locate_unread(str(beside))] = f"chargehand.db beside {app}"
     if here is None:
         vain.append("the current folder was deleted")
     elif os.path.lexists(here / "chargehand.db"):
@@ -91,6 +95,16 @@ def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
     else:
         vain.append(f"there is no chargehand.db in {here}")
     return found, (*vain, "no node of this user is running")
+
+
+def _beside(app: str | None) -> Path | None:
+    """Returns the store beside the module of an application, `package.jobs:hand`, which is not imported; None if there
+    is none."""
+    here = _here()
+    if app is None or here is None:
+        return None
+    store = here.joinpath(*app.partition(":")[0].split(".")).parent / "chargehand.db"
+    return store if os.path.lexists(store) else None
 
 
 def _here() -> Path | None:
@@ -127,8 +141,8 @@ def _settings() -> Settings | None:
 def _is_plain(location: Location) -> bool:
     """Whether commands that run here without `--store` use this store."""
     here = _here()
-    plain = _set() or (None if here is None else str(here / "chargehand.db"))
-    return plain is not None and str(location) == str(locate_unread(plain))
+    plain = _set() or _beside(os.environ.get("CHARGEHAND_APP")) or (None if here is None else here / "chargehand.db")
+    return plain is not None and str(location) == str(locate_unread(str(plain)))
 
 
 def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: float) -> Diagnosis:
