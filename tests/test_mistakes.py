@@ -231,6 +231,13 @@ def test_tools_for_tests_name_what_they_take(world: World) -> None:
         fake(named, print),
     ):
         pass
+    with pytest.raises(TypeError, match=r"takes the class of a handler, not a crew: import the .*'handlers:Any' names"):
+        perform(world.any, 1)
+    constant: Any = 3
+    with pytest.raises(TypeError, match=r"needs a function .*, such as lambda payload: 3"), fake(world.any, constant):
+        pass
+    with pytest.raises(TypeError, match=r"run_all\(\) takes the Chargehand object .*, not Crew\('any'\)"):
+        run_all(world.any)
 
 
 def test_jobs_of_a_test_are_kept_apart_from_those_of_a_node(tmp_path: Path) -> None:

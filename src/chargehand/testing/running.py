@@ -61,6 +61,9 @@ def run_all(hand: Chargehand, *, delays: bool = False, most: int = AT_MOST) -> l
     UnrecoverableError, which are raised. After `most` attempts an AssertionError is raised. Raises ConfigurationError
     if a node of this machine serves the store: its workers would take jobs of the test, and the test jobs of theirs.
     """
+    given: Any = hand
+    if not isinstance(given, Chargehand):
+        raise TypeError(f"run_all() takes the Chargehand object with the crews, such as jobs.hand, not {given!r}")
     status = hand.status()
     if status is not None:
         raise errors.ConfigurationError(

@@ -49,6 +49,12 @@ def perform(
         raise TypeError(
             f"perform() takes the class of a handler, not its name: import it from the module of {handler!r}"
         )
+    given: Any = handler
+    if hasattr(given, "plan"):
+        raise TypeError(
+            f"perform() takes the class of a handler, not a crew: import the class that {given.plan.handler!r} names; "
+            "run_all(hand) performs what is enqueued"
+        )
     here = Foreground(handler() if whole else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
     context = LocalContext(hand, crews=crews, commit=hand is not None, results=results)
@@ -117,6 +123,8 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
     """
     if not hasattr(crew, "new_job"):
         raise TypeError(f"fake() takes what hand.crew(…) returned, not {crew!r}")
+    if not callable(function):
+        raise TypeError(f"fake() needs a function that performs the jobs, such as lambda payload: {function!r}")
     if inspect.iscoroutinefunction(function):
         raise TypeError("fake() needs a plain function, not a coroutine function")
     operations = crew._operations  # pyright: ignore[reportPrivateUsage]
