@@ -343,6 +343,11 @@ def test_an_enqueue_that_is_awaited_names_the_other(world: World) -> None:
         asyncio.run(wrong())
 
 
+def test_only_its_block_commits_a_transaction(world: World) -> None:
+    with pytest.raises(AttributeError, match="commit"), world.hand.transaction() as tx:
+        tx.commit()
+
+
 def test_a_missing_label_is_none(world: World) -> None:
     assert world.any.enqueue(1, label=None).job().label is None
 

@@ -13,3 +13,25 @@ class StartsNode(Handler[bool, str]):
             with hand.running():
                 pass
         return "done"
+
+
+class DiscoversAll(Handler[None, None]):
+    """Has no parameters for a page."""
+
+    def discover(self) -> list[str]:  # type: ignore[override]
+        return ["a"]
+
+
+class DiscoversPages(Handler[None, None]):
+    """Is right."""
+
+    def discover(self, after: str | None, limit: int) -> list[str]:
+        return ["a"][:limit]
+
+
+class DiscoversByFunction(Handler[None, None]):
+    """Is right, too."""
+
+    @staticmethod
+    def discover(after: str | None, limit: int) -> list[str]:  # type: ignore[override]
+        return ["a"][:limit]

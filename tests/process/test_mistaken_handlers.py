@@ -1,9 +1,11 @@
 """A worker whose handler cannot do its crew's jobs says so at its start, before a job fails."""
 
 import pytest
+from mistaken_handlers import DiscoversAll, DiscoversByFunction, DiscoversPages
 
 from chargehand import Chargehand, JobFailed
 from chargehand.testing import eventually
+from chargehand.worker.check import faults
 
 
 def test_a_handler_with_other_types_than_its_crew_is_given_up(hand: Chargehand) -> None:  # spec: CL-5 RP-2
@@ -27,3 +29,11 @@ def test_a_job_that_starts_a_node_fails_and_its_worker_goes_on(hand: Chargehand)
         with pytest.raises(JobFailed, match=r"a job starts a node: workers cannot; leave `with hand\.running\(\)` out"):
             starts.enqueue(True).wait(20)
         assert starts.enqueue(False).wait(20) == "done"
+
+
+def test_check_finds_a_discover_that_cannot_be_called() -> None:  # spec: CL-5
+    plan = {"discovers": True, "takes": None, "gives": None}
+    assert faults(DiscoversAll, plan) == [
+        "the handler has discover(self) -> list[str]; write discover(self, after, limit)"
+    ]
+    assert faults(DiscoversPages, plan) == faults(DiscoversByFunction, plan) == []

@@ -73,6 +73,8 @@ def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[
     found: list[str] = []
     if plan["discovers"] and not perform.has_own(kind, "discover"):
         found.append("the crew is declared discovers=True, but the handler has no discover(after, limit)")
+    elif plan["discovers"]:
+        found += _wrong_discover(kind)
     for word, own in zip(("takes", "gives"), kind.types(), strict=True):
         crew = plan[word]
         ours = described(own)
@@ -85,6 +87,19 @@ def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[
             continue
         found.append(f"the crew {word} {crew['name']}, but the handler {word} {ours['name']}")
     return found
+
+
+def _wrong_discover(kind: type[handler.Handler[Any, Any]]) -> list[str]:
+    """Returns why `discover` cannot be called as a worker calls it; it is measured no more, so it may import."""
+    import inspect
+
+    signature = inspect.signature(kind.discover)
+    given = ("after", 1) if isinstance(inspect.getattr_static(kind, "discover"), staticmethod) else (None, "after", 1)
+    try:
+        signature.bind(*given)
+    except TypeError:
+        return [f"the handler has discover{signature}; write discover(self, after, limit)"]
+    return []
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -320,7 +320,7 @@ class SqliteStore:
         if self._tx is not None:
             try:
                 if commit:
-                    self._tx.commit()
+                    self._tx.complete()
             finally:
                 self._tx.end()
                 self._tx = None

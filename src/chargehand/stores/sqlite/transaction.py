@@ -44,8 +44,11 @@ class SqliteTransaction:
             self._flows = SqliteFlows(self._db, now_ms, limits, self._endings, position)
         return self._flows
 
-    def commit(self) -> None:
-        """Completes what can be decided only when nothing more is added. The store commits then."""
+    def complete(self) -> None:
+        """Completes what can be decided only when nothing more is added. The store commits then.
+
+        It is not called `commit`: a caller with this object would take it for the end of the transaction.
+        """
         if self._endings.begun:
             self._endings.commit()
 
