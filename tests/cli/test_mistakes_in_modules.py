@@ -104,6 +104,7 @@ def test_a_command_without_its_group_is_found(word: str, meant: str) -> None:
     ("words", "meant"),
     [
         (["work", "-A", "jobs"], "The application is an argument: chargehand work jobs:hand."),
+        (["check", "--app", "jobs:hand"], "The application is an argument: chargehand check jobs:hand."),
         (["work", "jobs:hand", "--concurrency", "4"], "CHARGEHAND_CREW_NAME_WORKERS=4"),
         (["work", "jobs:hand", "-Q", "tag"], "The command runs all crews of the application"),
         (["work", "jobs:hand", "--colour"], "No such option: --colour"),

@@ -53,8 +53,14 @@ OTHER_WORDS = {
 _COUNT = "The number of workers is a setting of each crew: CHARGEHAND_CREW_NAME_WORKERS=4."
 _ALL = "The command runs all crews of the application; CHARGEHAND_CREW_NAME_WORKERS=0 leaves one out."
 OTHER_OPTIONS = {
-    ("work", "-A"): "The application is an argument: chargehand work jobs:hand.",
-    **dict.fromkeys([("work", option) for option in ("-c", "--concurrency", "--workers", "--processes")], _COUNT),
+    **{
+        (command, option): f"The application is an argument: chargehand {command} jobs:hand."
+        for command in ("work", "serve", "run", "check")
+        for option in ("-A", "-a", "--app")
+    },
+    **dict.fromkeys(
+        [("work", option) for option in ("-c", "--concurrency", "--worker", "--workers", "--processes")], _COUNT
+    ),
     **dict.fromkeys([("work", option) for option in ("-Q", "-q", "--queue", "--queues")], _ALL),
     ("work", "-B"): "Recurring jobs need no process of their own.",
     ("work", "--port"): "The API is served by: chargehand serve.",
@@ -67,7 +73,7 @@ OTHER_OPTIONS = {
         "The crew or worker is an argument: chargehand logs tag, chargehand logs tag:0.",
     ),
 }
-"""Options of other systems or of other commands, by the command that does not have them, and what to do instead."""
+"""Options of other systems and of other commands that these do not have, and what to do instead."""
 
 
 class Commands(TyperGroup):
