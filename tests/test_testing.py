@@ -92,6 +92,7 @@ def test_perform_is_a_handler_test_without_a_process() -> None:  # spec: CL-5
 
 def test_perform_raises_what_the_handler_raises() -> None:  # spec: WK-5
     downs = Tagger.downs
+    assert GiveUp().reason, "a handler may raise the class itself"
     with pytest.raises(GiveUp, match="no music"):
         perform(Tagger, Song("bad"))
     with pytest.raises(Retry):

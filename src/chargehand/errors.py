@@ -258,7 +258,7 @@ class GiveUp(ChargehandError):
 
     code = "gave-up"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str = "the handler gave up, and did not say why") -> None:
         super().__init__(reason)
         self.reason = reason
 
