@@ -374,6 +374,18 @@ def test_picked_jobs_are_offered_what_can_be_done_to_them(page: Page, served: Se
     expect(told).to_contain_text("1 job left")
 
 
+def test_a_long_label_leaves_the_id_and_its_copy_button_in_the_row(page: Page, served: Served) -> None:  # spec: DB-3
+    named = served.steps.enqueue({"steps": 1, "seconds": 0}, label="/music/" + "very long name " * 12, tags=["long"])
+    unnamed = served.steps.enqueue({"steps": 1, "seconds": 0}, tags=["long"])
+    go(page, "jobs?filter=tags:long")
+    row = page.locator(f"[data-job='{named.id}']")
+    expect(row).to_contain_text(named.id[-8:])
+    inside = "cell => cell.querySelector('button').getBoundingClientRect().right <= cell.getBoundingClientRect().right"
+    assert row.locator("td.name").evaluate(inside)
+    text = page.locator(f"[data-job='{unnamed.id}'] td.name").inner_text()
+    assert text.count(unnamed.id[-8:]) == 1
+
+
 def test_a_text_does_not_turn_those_beside_it(page: Page, served: Served) -> None:  # spec: DB-7 SE-4
     served.hand.pause("faults", reason="\u202eegatuo")
     try:

@@ -27,7 +27,7 @@ export function Doctor() {
         <>
           <section class={`verdict ${toneOf(state)}`} aria-live="polite">
             <h2>
-              <Mark state={state} /> {found.headline.charAt(0).toUpperCase() + found.headline.slice(1)}
+              <Mark state={state} /> {plain(found.headline.charAt(0).toUpperCase() + found.headline.slice(1))}
             </h2>
           </section>
           {found.findings.length === 0 && <Empty>No problems found.</Empty>}

@@ -460,13 +460,13 @@ function Row({ row, picked, choose }: { row: JobRecord; picked: boolean; choose:
         <State state={job.state} word={job.state} />
       </td>
       <td class="name">
-        <a href={to("job", job.id)} title={job.id}>
-          {jobName(job)}
+        <a href={to("job", job.id)} title={`${jobName(job)}\n${job.id}`}>
+          {job.label || job.item ? jobName(job) : job.id.slice(-8)}
         </a>
-        <span class="soft ends">{job.id.slice(-8)}</span> <Copy text={job.id} what="the id" />
+        {(job.label || job.item) && <span class="soft ends">{job.id.slice(-8)}</span>} <Copy text={job.id} what="the id" />
         <Tags tags={job.tags} />
       </td>
-      <td class="queue">{job.queue}</td>
+      <td class="queue" title={job.queue}>{job.queue}</td>
       <td class="what">
         {job.state === "running" && job.progress ? (
           <>

@@ -3,7 +3,7 @@
 import { get } from "./api";
 import { Empty, Trouble, useAsked, useEvery } from "./parts";
 import type { LogLine } from "./types";
-import { moment } from "./words";
+import { moment, plain } from "./words";
 
 const EVERY_MS = 3000;
 
@@ -21,7 +21,7 @@ export function LogLines({ scope, job }: { scope?: string; job?: string }) {
         <pre class="log" tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
           {found.lines.map((line, at) => (
             <span key={at} class={line.level}>
-              <time>{moment(line.at_ms)}</time> {line.text}
+              <time>{moment(line.at_ms)}</time> {plain(line.text)}
               {"\n"}
             </span>
           ))}

@@ -38,7 +38,7 @@ export function State({ state, word, bare }: { state: string; word?: string | un
 export function WorkerLink({ component, node }: { component: string; node: string | null | undefined }) {
   const address = addressOf(component, node ?? undefined);
   return (
-    <a href={to("worker", node ? `${component}@${node}` : component)}>
+    <a class="worker" href={to("worker", node ? `${component}@${node}` : component)}>
       {address === component ? shortName(component) : address}
     </a>
   );
