@@ -374,6 +374,21 @@ def test_picked_jobs_are_offered_what_can_be_done_to_them(page: Page, served: Se
     expect(told).to_contain_text("1 job left")
 
 
+def test_the_question_before_the_retry_of_a_cause_has_the_number_that_is_retried(page: Page, served: Served) -> None:
+    """What errors that are numbers have in common selects other errors, too. spec: DB-3"""
+    failed = [
+        served.steps.enqueue({"steps": 1, "seconds": 0, "hopeless": text}, tags=["number"])
+        for text in ("no such album", "404")
+    ]
+    eventually(lambda: all(served.hand.job(job.id).state.value == "failed" for job in failed))
+    go(page, "jobs?filter=tags:number state:failed")
+    page.get_by_role("button", name="Retry 1 × 404").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Retry 2 jobs?")
+    expect(dialog).to_contain_text("1 of them failed since, or with another error")
+    dialog.get_by_role("button", name="Cancel").click()
+
+
 def test_a_long_label_leaves_the_id_and_its_copy_button_in_the_row(page: Page, served: Served) -> None:  # spec: DB-3
     named = served.steps.enqueue({"steps": 1, "seconds": 0}, label="/music/" + "very long name " * 12, tags=["long"])
     unnamed = served.steps.enqueue({"steps": 1, "seconds": 0}, tags=["long"])

@@ -207,7 +207,7 @@ export function Causes({ filter, changed, within }: { filter: string; changed: (
             {may("control") && (
               <button
                 aria-label={`Retry ${count(group.count)} × ${plain(group.cause)}`}
-                onClick={() => change("retry", { filter: group.filter }, group.count).then((done) => done && changed())}
+                onClick={() => retryGroup(group).then((done) => done && changed())}
               >
                 Retry
               </button>
@@ -291,10 +291,18 @@ function Actions({ filter, state, picked, rows, counts, changed, clear }: Acting
   );
 }
 
+/** Retries the jobs of a cause. Its filter may select others, too: of an error that is a number, what is common says little. */
+async function retryGroup(group: Failures["groups"][number]): Promise<boolean> {
+  const found = await post<BulkChanged>("api/v1/jobs/retry", { filter: group.filter, dry_run: true }).catch(() => null);
+  const number = found?.count ?? group.count;
+  const others = number > group.count ? ` ${count(number - group.count)} of them failed since, or with another error that the filter selects: ${group.filter}` : "";
+  return change("retry", { filter: group.filter }, number, others);
+}
+
 /** Does something to many jobs, after a question with their number; the server is asked until all are done. */
-async function change(verb: Verb, body: { ids?: string[]; filter?: string; all?: boolean }, number: number): Promise<boolean> {
+async function change(verb: Verb, body: { ids?: string[]; filter?: string; all?: boolean }, number: number, note = ""): Promise<boolean> {
   const [title, text, done] = SAYS[verb];
-  const question = { title: `${title} ${many(number, "job")}?`, text, button: `${title} ${many(number, "job")}`, danger: verb !== "retry" };
+  const question = { title: `${title} ${many(number, "job")}?`, text: text + note, button: `${title} ${many(number, "job")}`, danger: verb !== "retry" };
   if (!(await ask(question))) return false;
   return doing(title, async () => {
     let [sum, refused, after] = [0, 0, null as string | null];
