@@ -128,6 +128,9 @@ class RoughInItsTasks(Handler[dict[str, Any], Any]):
                 await asyncio.gather(self.inner(SystemExit(4) if how == "leave" else KeyboardInterrupt()))
             case "leave later":
                 loop.call_soon(sys.exit, 4)
+            case "leave as it ends":
+                loop.call_soon(sys.exit, 4)
+                return job.id
             case "stop the loop":
                 loop.stop()
             case _:

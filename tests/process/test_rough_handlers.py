@@ -55,7 +55,13 @@ def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:
 
 @pytest.mark.parametrize(
     ("does", "words"),
-    [("leave", "SystemExit: 4"), ("interrupt", "KeyboardInterrupt"), ("leave later", None), ("stop the loop", None)],
+    [
+        ("leave", "SystemExit: 4"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("leave later", None),
+        ("leave as it ends", None),
+        ("stop the loop", None),
+    ],
 )
 def test_what_would_end_the_loop_is_not_left_for_the_next_job(  # spec: WK-5
     hand: Chargehand, does: str, words: str | None

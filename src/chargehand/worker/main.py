@@ -415,9 +415,12 @@ class Worker:
             except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
                 if self.detached:
                     leave(error)
-                if task.done() or loop.is_closed():
+                own = task.done() and not task.cancelled() and task.exception() is error
+                if own or loop.is_closed():
                     raise
                 loop.call_exception_handler({"message": "a job would have ended the event loop", "exception": error})
+                if task.done():  # it ended in the same turn of the loop as what another task or callback raised
+                    return task.result()
 
     def _perform_first(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs a job that needs no permit: the node knows that this worker begins it at once."""
