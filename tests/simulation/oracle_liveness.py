@@ -98,6 +98,13 @@ class LivenessPromises(RestartPromises):
         self.check(waited >= self.world.profile.liveness.cancel - EPS, f"{worker} had only {waited:.2f} s for {told}")
         said = {m[1] for m in worker.work if m[0] == "outcome"}
         self.check(not set(told) <= said, f"{worker} is condemned, but has already said how {told} ended")
+        assert self.world.node is not None
+        life.blocked = self.world.node.fleet.places[worker.component].blocked
+        if life.blocked:
+            stands = len(told) > 1 and worker.turned_at <= min(told.values()) + self.world.profile.liveness.beat
+            self.check(
+                stands, f"{worker} turned at {worker.turned_at:.2f}, was told of {told}: its loop is not blocked"
+            )
 
     def _timed_out(self, worker: Worker, life: Life) -> None:
         now, what = self.world.now, ", ".join(life.hand) or "a look"

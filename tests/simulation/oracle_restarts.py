@@ -167,12 +167,12 @@ class RestartPromises(Book):
         """All that was in its hand: nobody knows which of several was to blame, but for those that were cancelled."""
         how = "crashed"
         if reason == "job timeout":
-            how = "timed out"
+            how = "crashed" if life.blocked else "timed out"
         elif reason == "cancelled" or life.asked_at is not None or gave_up:
             how = "interrupted"
         for job, claim in life.hand.items():
             its = "cancelled" if reason == "cancelled" and job in life.recalled else how
-            if reason == "job timeout" and self.several(crew) and job not in life.expired:
+            if reason == "job timeout" and self.several(crew) and not life.blocked and job not in life.expired:
                 its = "interrupted"
             self.done[crew] += self.jobs.would_fail(claim, its)
             self.jobs.ended(claim, End(its))

@@ -71,6 +71,8 @@ class Life(msgspec.Struct):
     """A person wants it to stop, whatever it does."""
     asked_at: float | None = None
     sigterm: bool = False
+    blocked: bool = False
+    """Whether it is replaced because its loop did not run while several jobs were late: any of them may be to blame."""
     verdict: str | None = None
     condemned_at: float = 0.0
     terminated_at: float | None = None
