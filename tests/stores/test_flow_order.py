@@ -290,6 +290,14 @@ def test_priority_is_ignored_within_a_sequence(store: Store) -> None:
     assert perform_all(store) == [f"s{n}" for n in range(5)]
 
 
+# spec: FL-6, WK-4
+def test_a_job_of_a_sequence_that_one_call_adds_twice_does_not_wait_for_itself(store: Store) -> None:
+    a, b = job("a", sequence="s"), job("b", sequence="s", after=("a",))
+    assert [each.created for each in put(store, a, b, a, b)] == [True, True, False, False]
+    assert [each.created for each in put(store, a, b)] == [False, False]
+    assert perform_all(store) == ["a", "b"]
+
+
 # spec: FL-6
 def test_a_sequence_is_one_of_its_queue(store: Store) -> None:
     put(store, job("a", sequence="album"), job("b", queue="r", sequence="album"))

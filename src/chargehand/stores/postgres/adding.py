@@ -111,6 +111,7 @@ class Adding:
         self, rows: Sequence[dict[str, Any]], *, promised: bool = False
     ) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs with further options. The result is that of `add`."""
+        rows = _each_once(rows)
         text = as_rows(rows)
         send, sql = self._statements.send, self._sql
         sequenced = any(row["sequence"] is not None for row in rows)
@@ -253,6 +254,14 @@ class Adding:
         for at, answer in zip(again, self.enqueue([jobs[at] for at in again]), strict=True):
             answers[at] = answer
         return [answer for answer in answers if answer is not None]
+
+
+def _each_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the rows without those whose id came before: they are the same job, which does not wait for itself."""
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:  # an id may come with several outcomes, of which one is accepted
+        first.setdefault((row["id"], row.get("parent"), row.get("claim")), row)
+    return list(first.values())
 
 
 def _runs(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
