@@ -32,6 +32,7 @@ from builders import (
 from chargehand.model.batch import Want
 from chargehand.model.flows import NewFlow
 from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, Outcome, Raised, RetryLater, State, Stopped, settle
+from chargehand.model.records import Retention
 from chargehand.store import Store
 
 # the place of a flow
@@ -432,3 +433,25 @@ def test_a_deleted_job_of_a_sequence_holds_nobody(store: Store) -> None:
         assert tx.jobs.delete(["s0"]) == ["s0"]
     put(store, job("s1", sequence="album"))
     assert take_one(store).id == "s1"
+
+
+# spec: FL-6
+@pytest.mark.parametrize("how", ["deleted", "pruned"])
+@pytest.mark.parametrize("gone", [["s2"], ["s2", "s3"]])
+def test_after_the_last_of_a_sequence_was_cancelled_and_is_gone_the_next_waits_for_those_before(
+    store: Store, wall: Wall, how: str, gone: list[str]
+) -> None:
+    wall.at = NOON
+    put(store, *(job(name, sequence="album") for name in ("s0", "s1", *gone)))
+    first = take_named(store, "s0")
+    assert sorted(cancel(store, *gone)) == gone
+    if how == "deleted":
+        with store.transaction() as tx:
+            assert sorted(tx.jobs.delete(gone)) == gone
+    else:
+        wall.at += 5
+        assert store.prune(Retention(count=0), 10) == len(gone)
+    put(store, job("next", sequence="album"))
+    assert take(store, 10) == []
+    assert end(store, first, Done("1")) == []
+    assert perform_all(store) == ["s1", "next"]

@@ -191,7 +191,7 @@ UPDATE chargehand_end SET error = $2 WHERE seq = $1::bigint
 SELECT id, queue, sequence FROM chargehand_job WHERE seq = ANY ($1::bigint[]) AND sequence IS NOT NULL ORDER BY seq
 
 -- name: delete
-WITH gone AS (
+WITH RECURSIVE gone AS (
   DELETE FROM chargehand_end x USING chargehand_job j WHERE j.seq = x.seq AND j.id = ANY ($1::text[])
   RETURNING x.seq, j.id, x.flow),
 jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
@@ -201,9 +201,21 @@ aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone)),
 kept AS (DELETE FROM chargehand_kept WHERE job IN (SELECT seq FROM gone)),
 own_edges AS (DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM gone)),
 edges AS (DELETE FROM chargehand_edge WHERE predecessor IN (SELECT seq FROM gone)),
+back(last, seq) AS (  -- what jobs that ended before they were started waited for in their sequences
+  SELECT job, predecessor FROM chargehand_edge WHERE job IN (SELECT seq FROM gone) AND nr = -1 AND open
+  UNION
+  SELECT back.last, g.predecessor FROM back JOIN chargehand_edge g ON g.job = back.seq
+  WHERE g.nr = -1 AND g.open AND back.seq IN (SELECT seq FROM gone)),
+lasts AS MATERIALIZED (
+  SELECT j.seq, j.queue, {lookup j.sequence} AS sequence,
+    (SELECT max(b.seq) FROM back b WHERE b.last = j.seq AND b.seq NOT IN (SELECT seq FROM gone)) AS before
+  FROM chargehand_job j WHERE j.seq IN (SELECT seq FROM gone) AND j.sequence IS NOT NULL),
+passed_on AS (
+  UPDATE chargehand_sequence s SET job = l.before FROM lasts l
+  WHERE s.queue = l.queue AND s.sequence = l.sequence AND s.job = l.seq AND l.before IS NOT NULL),
 sequences AS (
-  DELETE FROM chargehand_sequence s USING chargehand_job j WHERE j.seq IN (SELECT seq FROM gone) AND s.queue = j.queue
-    AND s.sequence = {lookup j.sequence} AND s.job = j.seq)
+  DELETE FROM chargehand_sequence s USING lasts l
+  WHERE s.queue = l.queue AND s.sequence = l.sequence AND s.job = l.seq AND l.before IS NULL)
 SELECT id, flow FROM gone ORDER BY seq
 
 -- name: recurring_known
