@@ -455,3 +455,17 @@ def test_after_the_last_of_a_sequence_was_cancelled_and_is_gone_the_next_waits_f
     assert take(store, 10) == []
     assert end(store, first, Done("1")) == []
     assert perform_all(store) == ["s1", "next"]
+
+
+# spec: FL-3, FL-6
+def test_behind_a_child_that_fails_in_a_circle_a_sequence_goes_on_with_those_before(store: Store) -> None:
+    put(store, job("s0", sequence="album"))
+    first = take_named(store, "s0")
+    put(store, job("p"), job("s1", sequence="album", after=("p",), if_failed="run"))
+    put(store, job("s2", sequence="album", after=("p",)))
+    finish(store, "p", fan_out(job("c", sequence="album")))
+    assert [state(store, name) for name in ("s2", "c")] == [State.FAILED, State.FAILED]
+    put(store, job("next", sequence="album"))
+    assert take(store, 10) == []
+    assert end(store, first, Done("1")) == []
+    assert perform_all(store) == ["s1", "next"]

@@ -262,7 +262,8 @@ class Following:
         if page.failed:
             self._fail_further(page)
         if page.added:
-            self._db.send(_SQL["add_due"], (as_json([edge._asdict() for edge in page.added]),))
+            rows = [edge._asdict() | {"over": edge.job in page.failed} for edge in page.added]
+            self._db.send(_SQL["add_due"], (as_json(rows),))
         rows = [edge._asdict() | {"open": stays} for edge, stays in page.looked_at]
         self._db.send(_SQL["looked_at"], (as_json(rows),))
         if page.failed:

@@ -86,11 +86,12 @@ SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[])
 SELECT job, predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND nr = -1 AND open
 
 -- name: add_due
--- A job does not wait for one that waits for it.
+-- A job does not wait for one that waits for it; one that has ended, or does now (`over`), only says what the next of its
+-- sequence waits for.
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT DISTINCT ON (job, nr, predecessor) job, predecessor, nr, strict, true, true
-FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean)
-WHERE NOT EXISTS (
+FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean, over boolean)
+WHERE e.over OR NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = e.job) OR NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
     SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
   SELECT FROM r WHERE r.seq = e.job)
