@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 from adreelserver import MP4, add_films
 from fastapi.routing import APIRoute
+from starlette.requests import Request
 
 from adreel import crews, diagnostics, names, settings, uploads, web
 from adreel.catalogue import Catalogue, FilmRow
@@ -492,7 +494,19 @@ def test_an_open_service_keeps_drain_shut_and_pages_of_other_sites_out(
         status = asked(app, method, path).status_code
         assert (status in (401, 403)) is (needed == "control"), (name, status)
     assert asked(app, "DELETE", "/jobs/{film}", Origin="https://evil.example").status_code == 403
+    assert asked(app, "DELETE", "/jobs/{film}", Origin="http://[").status_code == 403
     assert asked(app, "DELETE", "/jobs/{film}", **{"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    refuse = own_site([], ["adreel.example"])
+    for host, refused in (
+        ("adreel.example:80", False),
+        ("[::1]:80", True),
+        ("evil.example", True),
+        ("[", True),
+        ("", True),
+    ):
+        request = Request({"type": "http", "method": "GET", "headers": [(b"host", host.encode())]})
+        with pytest.raises(Refused) if refused else nullcontext():
+            asyncio.run(refuse(request))
     assert asked(app, "DELETE", "/jobs/{film}", Origin="http://localhost").status_code == 204
     assert own_site(["https://page.example"])
     with caplog.at_level("WARNING", "adreel"):
