@@ -15,8 +15,6 @@ from chargehand.stores.postgres.session import Statements
 from chargehand.stores.rows import meta_text
 
 _SQL = statements.load("enqueue")
-MANY_EDGES = 1000
-"""From this number on, new edges are added by a statement that is slower for few."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -120,8 +118,8 @@ class Adding:
             send(sql["lock_sequences"], (text,))
         made = send(sql["add_linked"], (self._at, text))
         self._add_names(rows, text, promised=promised)
-        if edges := sum(len(row["after"]) for row in rows if "follows" in row):
-            send(sql["add_edges" if edges < MANY_EDGES else "add_many_edges"], (text,))
+        if any("follows" in row for row in rows):
+            send(sql["add_edges"], (text,))
         spawned = any("spawned_by" in row for row in rows)
         if spawned and any(row["key"] is not None for row in rows):
             send(sql["spawn_taken"], (text,))

@@ -201,8 +201,10 @@ UNION ALL
 SELECT queue, state, count(*), max(finished_ms) FROM chargehand_end GROUP BY queue, state
 """.encode()
 _CANCELLING = b"""
-SELECT j.id, t.claim FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
-WHERE t.cancel_ms IS NOT NULL AND t.claim IS NOT NULL ORDER BY t.cancel_ms, t.seq
+SELECT j.id, t.claim
+FROM (SELECT seq, claim, cancel_ms FROM chargehand_live WHERE cancel_ms IS NOT NULL ORDER BY seq OFFSET 0) AS t
+  CROSS JOIN LATERAL (SELECT id FROM chargehand_job WHERE seq = t.seq OFFSET 0) AS j
+WHERE t.claim IS NOT NULL ORDER BY t.cancel_ms, t.seq
 """
 _CLAIM_FIELDS = columns(
     ClaimRow, id="j.id", queue="t.queue", label="j.label", item="j.item", claim="t.claim::text", cancel_ms="t.cancel_ms"

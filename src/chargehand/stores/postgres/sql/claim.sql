@@ -32,11 +32,13 @@ RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.
   p.first AND t.expires_at_ms <= {now}, j.meta, j.traceparent
 
 -- name: claim_these
--- $7 whether the incarnation must have a row.
+-- $7 whether the incarnation must have a row. (IS TRUE: the index of all jobs that are ready is not read.)
 UPDATE chargehand_live t SET claim = $3::bigint, incarnation = $4, node = $5, worker = NULL, started_ms = {now},
   ahead = CASE WHEN p.nr > $6::bigint THEN true END
-FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j, chargehand_live o
-WHERE t.seq = p.seq AND o.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
+FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr)
+  CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = p.seq OFFSET 0) AS j
+  CROSS JOIN LATERAL (SELECT started_ms FROM chargehand_live WHERE seq = p.seq OFFSET 0) AS o
+WHERE t.seq = p.seq AND t.seq = ANY ($2::bigint[]) AND (t.claim IS NULL AND t.waits IS NULL) IS TRUE
   AND (NOT $7::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $4))
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
   j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL, t.flow,
@@ -155,13 +157,18 @@ DELETE FROM chargehand_suspect WHERE incarnation = ANY ($1::text[])
 
 -- name: orphans
 -- Claims of other incarnations, unless they belong to a living node of another name. The workers in $3 cannot be killed.
+-- (`held` is read in the order of the index of what runs; the rows are locked by seq, as everybody locks them.)
+WITH held AS MATERIALIZED (
+  SELECT seq FROM chargehand_live t WHERE claim IS NOT NULL AND incarnation <> $2
+    AND NOT EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = t.incarnation AND n.name <> $4)
+    AND (cardinality($3::text[]) = 0 OR worker IS NOT NULL AND worker <> ALL ($3::text[]))
+  ORDER BY queue, limit_key)
 SELECT j.id, t.seq, t.claim, t.queue, t.crashes, t.node, t.incarnation, t.worker,
   greatest(0, {now} - t.started_ms), EXISTS (SELECT FROM chargehand_suspect s WHERE s.job = t.seq)
-FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
-WHERE t.claim IS NOT NULL AND t.incarnation <> $2
-  AND NOT EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = t.incarnation AND n.name <> $4)
-  AND (cardinality($3::text[]) = 0 OR t.worker IS NOT NULL AND t.worker <> ALL ($3::text[]))
-ORDER BY t.seq FOR UPDATE OF t
+FROM (SELECT seq FROM held ORDER BY seq) AS h
+  CROSS JOIN LATERAL (
+    SELECT * FROM chargehand_live WHERE seq = h.seq AND (claim IS NOT NULL) IS TRUE AND incarnation <> $2 FOR UPDATE) AS t
+  CROSS JOIN LATERAL (SELECT id FROM chargehand_job WHERE seq = h.seq OFFSET 0) AS j
 
 -- name: living_of
 -- Those of these lives that belong to a living node of another name.

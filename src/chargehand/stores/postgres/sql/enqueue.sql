@@ -13,8 +13,8 @@ WITH e AS MATERIALIZED (
   WHERE (parent IS NULL
     OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
       AND x.state = coalesce(e.becomes, 'done')))
-    AND (key IS NULL OR NOT EXISTS (
-      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))),
+    AND (key IS NULL OR (SELECT o.job FROM chargehand_once o
+      WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}) IS NULL)),
 made AS (
   INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label, tags,
     created_ms, payload)
@@ -70,8 +70,8 @@ WITH e AS MATERIALIZED (
     LEFT JOIN LATERAL (
       SELECT claim, state, flow FROM chargehand_end WHERE seq = e.parent OFFSET 0) AS x ON true
   WHERE (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
-    AND (key IS NULL OR NOT EXISTS (
-      SELECT FROM chargehand_once o WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))),
+    AND (key IS NULL OR (SELECT o.job FROM chargehand_once o
+      WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}) IS NULL)),
 made AS (
   INSERT INTO chargehand_job (seq, id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, label, tags,
     created_ms, payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
@@ -113,28 +113,13 @@ SELECT id FROM made WHERE (seq IN (SELECT seq FROM due)) IS TRUE
 -- name: place_flows
 -- The place of a flow is that of its first job.
 UPDATE chargehand_flow f SET place = (SELECT place FROM chargehand_live t WHERE t.flow = f.id ORDER BY seq LIMIT 1)
-WHERE id IN (SELECT json_array_elements_text($1::json)) AND place IS NULL
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text($1::json))) AND (place IS NULL) IS TRUE
 
 -- name: add_edges
 -- A predecessor that this transaction has added cannot have ended; every other one is looked at later, and not locked here.
 -- A number below 0 stands for a predecessor that does not exist. A job that has such edges already was added before.
-WITH e AS MATERIALIZED (
-  SELECT j.seq, e.strict, e.after
-  FROM json_to_recordset($1::json) AS e(id text, strict boolean, after json, follows boolean)
-    CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
-  WHERE e.follows AND (SELECT waits FROM chargehand_live t WHERE t.seq = j.seq) IN ('jobs', 'sequence')
-    AND (SELECT job FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0 LIMIT 1) IS NULL)
-INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT e.seq, coalesce(p.seq, (SELECT job FROM chargehand_alias WHERE id = a.id), -a.nr), a.nr - 1, coalesce(e.strict, true),
-  true, (p.xmin = pg_current_xact_id()::xid
-    AND EXISTS (SELECT FROM chargehand_live t WHERE t.seq = p.seq)) IS NOT TRUE
-FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORDINALITY AS a(id, nr)
-  LEFT JOIN chargehand_job p ON p.id = a.id
-ON CONFLICT DO NOTHING
-
--- name: add_many_edges
--- The same for many edges. OFFSET 0 and the scalar queries: each row is looked up in an index, whatever the statistics say
--- of tables that were empty a moment ago. For few edges that takes twice as long.
+-- OFFSET 0 and the scalar queries: each row is looked up in an index, whatever the statistics say of tables that were
+-- empty a moment ago.
 WITH e AS MATERIALIZED (
   SELECT j.seq, e.strict, e.after
   FROM json_to_recordset($1::json) AS e(id text, strict boolean, after json, follows boolean)
@@ -169,8 +154,9 @@ ON CONFLICT DO NOTHING
 -- A child that would wait, through others, for a job that waits for the child fails: neither could ever run.
 WITH RECURSIVE n AS MATERIALIZED (
   SELECT j.seq, e.spawned_by FROM json_to_recordset($1::json) AS e(id text, spawned_by text, follows boolean)
-    JOIN chargehand_job j ON j.id = e.id JOIN chargehand_live t ON t.seq = j.seq
-  WHERE (e.follows OR j.sequence IS NOT NULL) AND e.spawned_by IS NOT NULL AND t.waits IN ('jobs', 'sequence')),
+    CROSS JOIN LATERAL (SELECT seq, sequence FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
+  WHERE (e.follows OR j.sequence IS NOT NULL) AND e.spawned_by IS NOT NULL
+    AND (SELECT t.waits FROM chargehand_live t WHERE t.seq = j.seq) IN ('jobs', 'sequence')),
 r(start, seq) AS (
   SELECT n.seq, g.predecessor FROM n JOIN chargehand_edge g ON g.job = n.seq WHERE g.open
   UNION
@@ -198,9 +184,11 @@ ORDER BY queue, sequence FOR UPDATE
 -- queued again here, too, it keeps what it waits for: the first of these waits for the same.
 WITH n AS MATERIALIZED (
   SELECT j.seq, s.queue, s.sequence, s.job AS last, lag(j.seq) OVER (PARTITION BY s.queue, s.sequence ORDER BY j.seq) AS before
-  FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id
-    JOIN chargehand_live t ON t.seq = j.seq JOIN chargehand_sequence s ON s.queue = j.queue AND s.sequence = {lookup j.sequence}
-  WHERE t.waits = 'sequence'),
+  FROM json_to_recordset($1::json) AS e(id text)
+    CROSS JOIN LATERAL (SELECT seq, queue, sequence FROM chargehand_job WHERE id = e.id OFFSET 0) AS j
+    CROSS JOIN LATERAL (
+      SELECT * FROM chargehand_sequence WHERE queue = j.queue AND sequence = {lookup j.sequence} OFFSET 0) AS s
+  WHERE (SELECT t.waits FROM chargehand_live t WHERE t.seq = j.seq) = 'sequence'),
 edges AS (
   INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
   SELECT seq, coalesce(before, last), -1, false, true, before IS NULL FROM n
@@ -227,8 +215,9 @@ DELETE FROM chargehand_edge WHERE nr = -1 AND job IN (SELECT start FROM r WHERE 
 -- Whether a job of a sequence waits is known only now.
 UPDATE chargehand_live t SET waits = CASE
   WHEN EXISTS (SELECT FROM chargehand_edge g WHERE g.job = t.seq AND g.open) THEN 'jobs' WHEN run_at_ms > {now} THEN 'time' END
-WHERE waits = 'sequence'
-  AND seq IN (SELECT j.seq FROM json_to_recordset($2::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id)
+WHERE waits = 'sequence' AND seq = ANY (ARRAY(
+  SELECT j.seq FROM json_to_recordset($2::json) AS e(id text)
+    CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j))
 
 -- name: cancel_added
 -- Jobs that were added to a flow that is being cancelled are cancelled, too. It begins with those flows: as a rule there
@@ -315,17 +304,15 @@ ON CONFLICT DO NOTHING
 -- name: alias
 -- The job that has the key, or for which it is taken for a time.
 INSERT INTO chargehand_alias (id, job)
-SELECT e.id, coalesce(
-  (SELECT t.seq FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key}),
-  (SELECT j.seq FROM chargehand_once o JOIN chargehand_job j ON j.id = o.job
-    WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))
+SELECT e.id, h.job
 FROM json_to_recordset($2::json) AS e(id text, queue text, key text, parent bigint, claim bigint)
-WHERE e.key IS NOT NULL AND NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
+  CROSS JOIN LATERAL (SELECT coalesce(
+    (SELECT t.seq FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key}),
+    (SELECT j.seq FROM chargehand_once o CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = o.job OFFSET 0) AS j
+      WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})) AS job OFFSET 0) AS h
+WHERE e.key IS NOT NULL AND h.job IS NOT NULL AND (SELECT j.seq FROM chargehand_job j WHERE j.id = e.id) IS NULL
   AND (e.parent IS NULL
-    OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim))
-  AND (EXISTS (SELECT FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key})
-    OR EXISTS (SELECT FROM chargehand_once o JOIN chargehand_job j ON j.id = o.job
-      WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}))
+    OR (SELECT x.seq FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim) IS NOT NULL)
 ON CONFLICT DO NOTHING
 
 -- name: alias_to

@@ -5,9 +5,9 @@
 SELECT 1 FROM chargehand_edge WHERE predecessor = ANY ($1::bigint[]) AND open LIMIT 1
 
 -- name: lock_followers_of
-SELECT seq FROM chargehand_live
-WHERE seq IN (SELECT job FROM chargehand_edge WHERE predecessor = ANY ($1::bigint[]) AND open) AND waits = 'jobs'
-ORDER BY seq FOR UPDATE
+SELECT t.seq
+FROM (SELECT DISTINCT job FROM chargehand_edge WHERE predecessor = ANY ($1::bigint[]) AND open ORDER BY job) AS o
+  CROSS JOIN LATERAL (SELECT seq FROM chargehand_live WHERE seq = o.job AND waits = 'jobs' FOR UPDATE) AS t
 
 -- name: close
 -- Follows `settle`: closes the edges to jobs that have ended with these claims ($1, $2), and locks their followers. Edges of
@@ -91,7 +91,7 @@ SELECT job, predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND 
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT DISTINCT ON (job, nr, predecessor) job, predecessor, nr, strict, true, true
 FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean, over boolean)
-WHERE e.over OR NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = e.job) OR NOT EXISTS (
+WHERE e.over OR (SELECT t.seq FROM chargehand_live t WHERE t.seq = e.job) IS NULL OR NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
     SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
   SELECT FROM r WHERE r.seq = e.job)
@@ -140,9 +140,9 @@ UPDATE chargehand_edge SET due = true WHERE predecessor = ANY ($1::bigint[]) AND
 
 -- name: idle
 -- Those of the flows of these jobs that may have ended: none of their jobs waits to be claimed.
-SELECT DISTINCT x.flow FROM chargehand_end x
-WHERE x.seq = ANY ($1::bigint[]) AND x.flow IS NOT NULL
-  AND (SELECT seq FROM chargehand_live t WHERE t.flow = x.flow AND t.claim IS NULL ORDER BY seq DESC LIMIT 1) IS NULL
+SELECT e.flow
+FROM (SELECT DISTINCT flow FROM chargehand_end WHERE seq = ANY ($1::bigint[]) AND (flow IS NOT NULL) IS TRUE) AS e
+WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.flow AND t.claim IS NULL ORDER BY seq DESC LIMIT 1) IS NULL
 
 -- name: begin
 INSERT INTO chargehand_flow (id, name, created_ms, arrival, on_end) VALUES ($2, $3, {now}, $4::boolean, $5)
@@ -227,7 +227,7 @@ FROM chargehand_flow f WHERE ended_ms IS NULL AND seq > $1::bigint ORDER BY seq 
 WITH g AS MATERIALIZED (
   SELECT job, predecessor, nr, due FROM chargehand_edge WHERE open AND (job, predecessor) > ($1::bigint, $2::bigint)
   ORDER BY job, predecessor LIMIT $3::bigint)
-SELECT job, predecessor, NOT due AND NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = predecessor) FROM g
+SELECT job, predecessor, NOT due AND (SELECT t.seq FROM chargehand_live t WHERE t.seq = predecessor) IS NULL FROM g
 ORDER BY job, predecessor
 
 -- name: mark_these_due

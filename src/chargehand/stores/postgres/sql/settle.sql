@@ -44,15 +44,15 @@ SELECT 1 FROM chargehand_live WHERE seq = $1::bigint AND claim IS NOT DISTINCT F
 -- name: before
 -- Of outcomes that were sent in a turn whose commit was not acknowledged: those that were accepted then.
 SELECT e.seq, e.claim FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint, outcome text)
-WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim AND a.outcome = e.outcome)
-  OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim
-    AND x.state = 'done' AND e.outcome = 'done')
+WHERE (SELECT a.outcome FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim) = e.outcome
+  OR e.outcome = 'done' AND (
+    SELECT x.state FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim) = 'done'
 
 -- name: recorded
 -- Of these claims, those that have ended.
 SELECT e.seq, e.claim FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint)
-WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim)
-  OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim)
+WHERE (SELECT a.nr FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim) IS NOT NULL
+  OR (SELECT x.seq FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim) IS NOT NULL
 
 -- name: note
 -- Leaves out rows that others have locked: a worker that settles its job itself and hangs before the commit must not hold
@@ -150,7 +150,7 @@ ORDER BY nr
 -- The predecessors of these jobs without which they fail, and that did not end well or do not exist.
 SELECT g.job, g.predecessor FROM chargehand_edge g
 WHERE g.job = ANY ($1::bigint[]) AND g.strict
-  AND (g.predecessor <= 0 OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = g.predecessor AND x.state <> 'done'))
+  AND (g.predecessor <= 0 OR (SELECT x.state FROM chargehand_end x WHERE x.seq = g.predecessor) <> 'done')
 
 -- name: revive
 -- Counters begin anew, the checkpoint stays. A job that a person names ($3) does not wait for its time.
@@ -176,12 +176,12 @@ SELECT seq FROM made
 WITH g AS (
   UPDATE chargehand_edge g SET open = true, due = true
   WHERE job = ANY ($1::bigint[]) AND (nr >= 0 OR nr = -1 AND open AND predecessor <> ALL ($1::bigint[]))
-    AND (EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)
-      OR nr >= 0 AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = g.predecessor AND x.state = 'done'))
+    AND ((SELECT t.seq FROM chargehand_live t WHERE t.seq = g.predecessor) IS NOT NULL
+      OR nr >= 0 AND (SELECT x.state FROM chargehand_end x WHERE x.seq = g.predecessor) = 'done')
   RETURNING job),
 old AS (
   DELETE FROM chargehand_edge g WHERE job = ANY ($1::bigint[]) AND nr = -1 AND (predecessor = ANY ($1::bigint[])
-    OR NOT open OR NOT EXISTS (SELECT FROM chargehand_live t WHERE t.seq = g.predecessor)))
+    OR NOT open OR (SELECT t.seq FROM chargehand_live t WHERE t.seq = g.predecessor) IS NULL))
 UPDATE chargehand_live SET waits = 'jobs' WHERE seq IN (SELECT job FROM g) AND waits IS DISTINCT FROM 'sequence'
 
 -- name: not_revived

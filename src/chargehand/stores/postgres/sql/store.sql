@@ -23,10 +23,12 @@ SELECT pg_current_snapshot()::text, pg_current_xact_id()::text,
 -- Those of the queues ($2) that have jobs which are due, or will be within so many ms ($3), or may be when edges were looked
 -- at.
 SELECT queue FROM unnest($2::text[]) AS e(queue)
-WHERE EXISTS (SELECT FROM chargehand_live t WHERE t.queue = e.queue AND claim IS NULL AND waits IS NULL)
-  OR EXISTS (SELECT FROM chargehand_live t
-    WHERE t.queue = e.queue AND waits = 'time' AND run_at_ms <= {now} + $3::bigint)
-  OR EXISTS (SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.due AND t.queue = e.queue)
+WHERE (SELECT seq FROM chargehand_live t WHERE t.queue = e.queue AND claim IS NULL AND waits IS NULL
+    ORDER BY rank, place, seq LIMIT 1) IS NOT NULL
+  OR (SELECT run_at_ms FROM chargehand_live t WHERE t.queue = e.queue AND waits = 'time' ORDER BY run_at_ms LIMIT 1)
+    <= {now} + $3::bigint
+  OR (SELECT g.job FROM chargehand_edge g
+    WHERE g.due AND (SELECT t.queue FROM chargehand_live t WHERE t.seq = g.job) = e.queue LIMIT 1) IS NOT NULL
 
 -- name: settings
 SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(name, value)
@@ -124,8 +126,11 @@ SELECT flow, count(*) FROM gone GROUP BY flow
 -- name: prune_flows
 -- Flows that have lost their last job, and those that had none and are too old.
 DELETE FROM chargehand_flow f
-WHERE ended_ms IS NOT NULL AND (id = ANY ($2::text[]) OR seq IN (
-    SELECT seq FROM chargehand_flow WHERE place IS NULL AND ended_ms < {now} - $3::bigint ORDER BY ended_ms LIMIT $4::bigint))
+WHERE ended_ms IS NOT NULL AND seq = ANY (ARRAY(
+    SELECT seq FROM chargehand_flow WHERE id = ANY ($2::text[])
+    UNION ALL
+    (SELECT seq FROM chargehand_flow WHERE place IS NULL AND ended_ms < {now} - $3::bigint
+      ORDER BY ended_ms LIMIT $4::bigint)))
   AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.flow = f.id)
   AND NOT EXISTS (SELECT FROM chargehand_live t WHERE t.flow = f.id)
 
