@@ -30,11 +30,16 @@ def as_rows(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def row_of(job: NewJob) -> dict[str, Any]:
     """Returns a job as the statement `enqueue` takes it."""
-    return {
-        "id": job.id, "queue": job.queue, "rank": -job.priority, "delay_ms": job.delay_ms, "run_at_ms": job.run_at_ms,
-        "max_attempts": job.max_attempts, "timeout_ms": job.timeout_ms, "key": job.key, "limit_key": job.limit_key,
-        "label": job.label, "tags": as_json(job.tags) if job.tags else None, "payload": job.payload,
+    row: dict[str, Any] = {
+        "id": job.id, "queue": job.queue, "rank": -job.priority, "delay_ms": job.delay_ms,
+        "max_attempts": job.max_attempts, "payload": job.payload,
     }  # fmt: skip
+    for name in ("run_at_ms", "timeout_ms", "key", "limit_key", "label"):
+        if (value := getattr(job, name)) is not None:
+            row[name] = value
+    if job.tags:
+        row["tags"] = as_json(job.tags)
+    return row
 
 
 def is_linked(job: NewJob) -> bool:
@@ -53,10 +58,12 @@ def is_single(job: NewJob) -> bool:
 
 def linked_row_of(job: NewJob) -> dict[str, Any]:
     """Returns a job as the statements for jobs with further options take it."""
-    row = row_of(job) | {
-        "flow": job.flow, "share": job.share, "sequence": job.sequence, "expires_ms": job.expires_ms,
-        "meta": meta_text(job), "traceparent": job.traceparent,
-    }  # fmt: skip
+    row = row_of(job)
+    for name in ("flow", "share", "sequence", "expires_ms", "traceparent"):
+        if (value := getattr(job, name)) is not None:
+            row[name] = value
+    if job.meta is not None:
+        row["meta"] = meta_text(job)
     if job.after:
         row |= {"follows": True, "strict": job.if_failed == "fail", "after": list(dict.fromkeys(job.after))}
     return row
@@ -90,17 +97,17 @@ class Adding:
 
     def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs. The result returns the ids of those that were created."""
-        text = as_rows(rows)
+        text = as_json(rows)
         made = self._statements.send(self._sql["enqueue"], (self._at, text))
         self._add_names(rows, text, promised=promised)
         return made.fetchall
 
     def _add_names(self, rows: Sequence[dict[str, Any]], text: str, *, promised: bool) -> None:
-        if any(row["key"] is not None for row in rows):
+        if any("key" in row for row in rows):
             self._statements.send(self._sql["tidy"], (text,))
             if promised:
                 self._statements.send(self._sql["alias"], (self._at, text))
-        if any(row["tags"] is not None for row in rows):
+        if any("tags" in row for row in rows):
             self._statements.send(self._sql["tag"], (text,))
 
     # jobs that follow others, belong to flows, or have other options that the most frequent ones do not have
@@ -110,25 +117,26 @@ class Adding:
     ) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs with further options. The result is that of `add`."""
         rows = _each_once(rows)
-        text = as_rows(rows)
+        text = as_json(rows)
         send, sql = self._statements.send, self._sql
-        sequenced = any(row["sequence"] is not None for row in rows)
+        sequenced = any("sequence" in row for row in rows)
         if sequenced:
             send(sql["add_sequences"], (text,))
             send(sql["lock_sequences"], (text,))
-        made = send(sql["add_linked"], (self._at, text))
+        outcomes = all("parent" in row and "key" not in row for row in rows)
+        made = send(sql["add_spawned" if outcomes else "add_linked"], (self._at, text))
         self._add_names(rows, text, promised=promised)
         if any("follows" in row for row in rows):
             send(sql["add_edges"], (text,))
         spawned = any("spawned_by" in row for row in rows)
-        if spawned and any(row["key"] is not None for row in rows):
+        if spawned and any("key" in row for row in rows):
             send(sql["spawn_taken"], (text,))
         if sequenced:
             self._order(text)
         if spawned and (sequenced or any("follows" in row for row in rows)):
             send(sql["refuse_circles"], (text,))
-        if any(row["flow"] is not None for row in rows):
-            send(sql["cancel_added"], (self._at, text))
+        if flows := {row["flow"] for row in rows if "flow" in row}:
+            send(sql["cancel_added"], (self._at, text, sorted(flows)))
         return made.fetchall
 
     def _order(self, text: str, *, cycles: bool = False) -> None:
@@ -199,7 +207,7 @@ class Adding:
         elif promised and answer.id != job.id:
             self._statements.send(self._sql["alias_to"], (job.id, answer.id))
             if "spawned_by" in by:
-                self._statements.send(self._sql["spawn_taken"], (as_rows([{"id": job.id, **by}]),))
+                self._statements.send(self._sql["spawn_taken"], (as_json([{"id": job.id, **by}]),))
         return answer
 
     def _first_of_period(self, job: NewJob) -> Enqueued | None:
@@ -226,7 +234,7 @@ class Adding:
     def _replace(self, job: NewJob, seq: int) -> None:
         row = linked_row_of(job)
         self._statements.send(self._sql["replace"], (self._at, as_json(row), seq))
-        if row["tags"] is not None:
+        if "tags" in row:
             self._statements.send(self._sql["tag_one"], (seq,))
 
     def answers(self, jobs: Sequence[NewJob], created: set[str]) -> list[Enqueued]:

@@ -63,7 +63,7 @@ class PostgresJobs(Adding):
     ) -> Callable[[], list[tuple[Any, ...]]]:
         self._db.announce(Wakeup.JOBS)
         made = super().add_linked(rows, promised=promised)
-        begun = self.begun & {row["flow"] for row in rows}
+        begun = self.begun & {row.get("flow") for row in rows}
         if begun:
             self._db.send(_ADD["place_flows"], (as_json(sorted(begun)),))
         self.effects.due = True
@@ -256,7 +256,7 @@ class PostgresJobs(Adding):
             for job_id, queue, sequence in self._db.rows(_END["sequences_of"], (revived,))
         ]
         if rows:
-            text = as_rows(rows)
+            text = as_json(rows)
             self._db.send(_ADD["add_sequences"], (text,))
             self._db.send(_ADD["lock_sequences"], (text,))
             self._order(text, cycles=True)

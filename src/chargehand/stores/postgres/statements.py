@@ -29,20 +29,26 @@ _TABLE = re.compile(r"(')?\bchargehand_(?=\w)")
 """A table, or a sequence in a string."""
 _LOOKUP = re.compile(r"\{lookup (\S+)\}")
 _PLACED = re.compile(r"\{placed (\w+)\}")
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_NAME = re.compile(r"^-- name: (\w+(?: \w+)*)\n", re.MULTILINE)
+_ONLY = re.compile(r"\{(\w+): ([^}]*)\}")
 
 
 def load(topic: str) -> dict[str, bytes]:
     """Returns the statements of one file by their names.
 
-    `{now}` stands for the time of the transaction, `{lookup key}` for the form of a key in `chargehand_live`, and
-    `{placed made}` for the rows of `made` with their places.
+    A block may have several names, and parts for one of these: `{name: part}`. `{now}` stands for the time of the
+    transaction, `{lookup key}` for the form of a key in `chargehand_live`, and `{placed made}` for the rows of `made`
+    with their places.
     """
     text = Path(__file__).parent.joinpath("sql", f"{topic}.sql").read_text("utf-8")
     text = _LOOKUP.sub(lambda found: LOOKUP.format(found[1]), text.replace("{now}", NOW))
     text = _PLACED.sub(lambda found: PLACED.format(found[1]), text)
     _, *parts = _NAME.split(text)
-    return {name: sql.strip().encode() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+    return {
+        name: _ONLY.sub(lambda found, name=name: found[2] if found[1] == name else "", sql).strip().encode()
+        for names, sql in zip(parts[::2], parts[1::2], strict=True)
+        for name in names.split()
+    }
 
 
 def in_transaction_of_caller(sql: bytes, schema: str) -> bytes:

@@ -50,10 +50,12 @@ WHERE NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
 SELECT id, ended_ms IS NOT NULL FROM chargehand_flow WHERE id IN (SELECT json_array_elements_text($1::json))
 ORDER BY id FOR KEY SHARE
 
--- name: add_linked
+-- name: add_linked add_spawned
 -- The first statement for jobs that have more options than `enqueue` takes. Their numbers are taken beforehand: so no row
 -- needs to be looked up again. The flow stays empty if it has ended. `waits` as `sequence` is replaced by a later statement
 -- of the transaction. `error` names what a job was enqueued with that does not exist.
+-- `add_spawned` is for jobs without keys that are added with an outcome. Nobody else adds them meanwhile, because the
+-- outcome has its job locked, so rows need not be inserted in the expectation of a conflict, which takes a tenth longer.
 -- What waits for a job waits for its children, too: a follower of which it is not known yet is looked at later, and one
 -- that has ended may be queued again. An edge to 0 stands for a flow that does not exist, or has ended.
 WITH e AS MATERIALIZED (
@@ -69,7 +71,8 @@ WITH e AS MATERIALIZED (
       SELECT id, arrival, place FROM chargehand_flow WHERE id = e.flow AND ended_ms IS NULL OFFSET 0) AS f ON true
     LEFT JOIN LATERAL (
       SELECT claim, state, flow FROM chargehand_end WHERE seq = e.parent OFFSET 0) AS x ON true
-  WHERE (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
+  WHERE {add_spawned: (SELECT o.seq FROM chargehand_job o WHERE o.id = e.id) IS NULL AND }
+    (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
     AND (key IS NULL OR (SELECT o.job FROM chargehand_once o
       WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}) IS NULL)),
 made AS (
@@ -78,7 +81,7 @@ made AS (
   SELECT seq, id, queue, rank, at, max_attempts, timeout_ms, key, limit_key, label, tags, {now}, payload, joined,
     spawned_by, share, sequence, {now} + expires_ms, meta, traceparent
   FROM e ORDER BY seq
-  ON CONFLICT (id) DO NOTHING RETURNING seq, id),
+  {add_linked: ON CONFLICT (id) DO NOTHING} RETURNING seq, id),
 new AS (
   SELECT seq, queue, rank, key, limit_key, at, joined, sequence, {now} + expires_ms AS expires_at_ms, held, led, flow_place,
     CASE WHEN share IS NOT NULL THEN {lookup share} WHEN EXISTS (
@@ -98,7 +101,7 @@ due AS (
     at, joined, share, expires_at_ms, lacks
   FROM {placed new} AS p
   ORDER BY seq
-  ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING RETURNING seq),
+  {add_linked: ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING} RETURNING seq),
 edges AS (
   INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
   SELECT g.job, e.seq, g.nr, g.strict, g.open, false
@@ -106,8 +109,7 @@ edges AS (
   WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0 AND (e.seq IN (SELECT seq FROM due)) IS TRUE
   UNION ALL
   SELECT seq, 0, -2, true, true, true FROM e
-  WHERE flow IS NOT NULL AND joined IS NULL AND (seq IN (SELECT seq FROM due)) IS TRUE
-  ON CONFLICT DO NOTHING)
+  WHERE flow IS NOT NULL AND joined IS NULL AND (seq IN (SELECT seq FROM due)) IS TRUE)
 SELECT id FROM made WHERE (seq IN (SELECT seq FROM due)) IS TRUE
 
 -- name: place_flows
@@ -220,11 +222,10 @@ WHERE waits = 'sequence' AND seq = ANY (ARRAY(
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j))
 
 -- name: cancel_added
--- Jobs that were added to a flow that is being cancelled are cancelled, too. It begins with those flows: as a rule there
--- are none, and no job is read.
+-- Jobs that were added to a flow ($3) that is being cancelled are cancelled, too. It begins with those flows: as a rule
+-- there are none, and no job is read.
 WITH f AS MATERIALIZED (
-  SELECT id FROM chargehand_flow
-  WHERE id = ANY (ARRAY(SELECT DISTINCT flow FROM json_to_recordset($2::json) AS e(flow text))) AND cancel_ms IS NOT NULL),
+  SELECT id FROM chargehand_flow WHERE id = ANY ($3::text[]) AND cancel_ms IS NOT NULL),
 h AS MATERIALIZED (
   SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id, flow FROM json_to_recordset($2::json) AS e(id text, flow text)) AS e
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
