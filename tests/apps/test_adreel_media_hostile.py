@@ -5,13 +5,14 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import av
 import numpy as np
 import pytest
 from filmed import analysed, cut, ingested, scenes
 
+from adreel.media.decode import Decoder
 from adreel.media.limits import Limits, Refused
 from adreel.records import Code, Refusal
 from adreel.synth import ADVERT, CODECS, Card, advert
@@ -84,6 +85,22 @@ def test_a_file_that_is_no_film(tmp_path: Path, content: bytes) -> None:  # spec
     path = tmp_path / "film.mp4"
     path.write_bytes(content)
     assert refusal(lambda: ingested(path)).code is Code.NOT_A_FILM
+
+
+def test_streams_that_begin_in_the_middle_of_a_film_do_no_harm(tmp_path: Path) -> None:
+    """PyAV reads memory that it has not written to find out about them: what it finds there is left to chance."""
+    advert(tmp_path / "film.ts", ADVERT[:1])
+    with av.open(str(tmp_path / "film.ts")) as container:
+
+        class Late:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(container, name)
+
+            def demux(self, stream: Any) -> Any:
+                yield from container.demux(stream)
+                _ = [][0]
+
+        assert sum(1 for _ in Decoder(cast("Any", Late()), Limits()).frames()) == 50
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:

@@ -68,11 +68,19 @@ class Decoder:
     def frames(self) -> Iterator[Timed]:
         """Yields the frames. Raises Refused if the film is damaged or exceeds a limit."""
         try:
-            for packet in self.container.demux(self.stream):
+            for packet in self._read():
                 yield from self._decode(packet)
         except (av.error.FFmpegError, OSError) as error:
             self._failed(error)
         self._check()
+
+    def _read(self) -> "Iterator[Packet[VideoStream]]":
+        try:
+            yield from self.container.demux(self.stream)
+        except IndexError:
+            # PyAV knows no streams that begin in the middle of a transport stream, and at the end may look for one of
+            # them. All packets of this stream have come by then: those of later streams follow.
+            return
 
     def _decode(self, packet: "Packet[VideoStream]") -> Iterator[Timed]:
         self.packets += packet.size > 0
