@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from adreel.catalogue import Catalogue, FilmRow
 from adreel.cli import remote
 from adreel.door import own_site
 from adreel.errors import AdreelError, NoSuchFilm, Refused
+from adreel.records import Film
 from adreel.service import Service
 from adreel.upkeep import Upkeep
 from chargehand import ConfigurationError, Flow, GiveUp, JobFilter, State, StoreError
@@ -131,6 +133,14 @@ def test_a_classification_that_failed_is_tried_again_after_the_file_has_expired(
     service.films.lose_source(film)
     (source,) = service.folder(film).glob("source*")
     source.unlink()
+    classified_in_vain(service, film, monkeypatch)
+    assert service.retry(film).status == "queued"
+    run_all(service.crews.hand)
+    assert service.get(film).status == "done"
+
+
+def classified_in_vain(service: Service, film: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classifies a film again, which fails."""
 
     def refuse(self: adreel_gates.Classify, job: object) -> None:
         raise GiveUp("categories: the file is not valid")
@@ -140,9 +150,39 @@ def test_a_classification_that_failed_is_tried_again_after_the_file_has_expired(
         service.reanalyse(film)
         run_all(service.crews.hand)
     assert service.get(film).status == "failed"
-    assert service.retry(film).status == "queued"
+
+
+def test_a_result_stays_until_another_one_replaces_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-1
+    film = submitted(service)
+    assert service.get(film).result is None
+    run_all(service.crews.hand)
+    first = service.get(film)
+    classified_in_vain(service, film, monkeypatch)
+    failed = service.get(film)
+    assert (failed.code, failed.stage, failed.error) == ("categories", "classify", "the file is not valid")
+    service.retry(film)
+    again = service.get(film)
+    assert (again.status, again.code, again.error, again.ended_ms) == ("queued", None, None, None)
+    for view in (failed, again):
+        assert view.result == first.result
+        assert (view.category, view.brands, view.scenes) == ("Travel", ("SONNENFLUG",), 2)
+    assert [each.id for each in service.page(category="Travel", text="sonnenflug", status="queued")] == [film]
+
+
+def test_another_try_uses_the_present_categories(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = submitted(service)
+    run_all(service.crews.hand)
+    classified_in_vain(service, film, monkeypatch)
+    changed = replace(service.settings, categories=ROOT / "other.toml")
+    Service.on(changed, service.crews).retry(film)
+    (job,) = service.crews.hand.jobs(JobFilter(queue="classify", state=State.QUEUED))
+    assert msgspec.json.decode(job.payload, type=Film).categories == str(ROOT / "other.toml")
     run_all(service.crews.hand)
     assert service.get(film).status == "done"
+    assert service.delete(film)
+    assert not service.crews.hand.flows()
 
 
 def refused_once(service: Service) -> str:

@@ -17,7 +17,7 @@ from adreel import clock, names, uploads
 from adreel.catalogue import Catalogue, FilmRow, State
 from adreel.crews import Crews
 from adreel.errors import DISK_FULL, NoSuchFilm, Refused
-from adreel.records import CHAPTERS, RESULT, Film, still_name
+from adreel.records import CHAPTERS, RESULT, Code, Film, still_name
 from adreel.settings import Settings
 from adreel.stages import Shown, shown_stages
 from chargehand import Component, Conflict, Flow, FlowNotFound, FlowRecord, JobFilter, StoreError, Transaction
@@ -131,17 +131,22 @@ class Service:
         return found
 
     def get(self, film: str, *, result: bool = True) -> FilmView:
-        """Returns a film with its stages and, if it is done, its result. Raises NoSuchFilm."""
+        """Returns a film with its stages and its result. Raises NoSuchFilm.
+
+        The result of an earlier analysis stays until another one replaces it, also if that one fails.
+        """
         view, row = self._look(self.row(film), stages=True)
         if view.status == "cancelled":  # perhaps by a deletion that was not wished yet when the row was read
             view, row = self._look(self.row(film), stages=True)
         if view.stages is not None and any(stage.state == "queued" for stage in view.stages):
             view = msgspec.structs.replace(view, stages=tuple(map(self._with_cause, view.stages)))
-        if result and row.state == "done" and row.deleting_ms is None:
+        if result and row.deleting_ms is None:
             try:
                 found = msgspec.Raw((self.folder(film) / RESULT).read_bytes())
-            except FileNotFoundError:  # deleted meanwhile
-                raise NoSuchFilm(film) from None
+            except FileNotFoundError:
+                if row.state == "done":  # deleted meanwhile
+                    raise NoSuchFilm(film) from None
+                return view
             return msgspec.structs.replace(view, result=found)
         return view
 
@@ -212,32 +217,31 @@ class Service:
         """Returns the row of a film whose flow has ended."""
         stages = shown_stages(flow, record)
         failed = next((each for each in stages if each.state in ("failed", "cancelled")), None)
-        outcome = Outcome(stages=stages)
-        category = error = None
-        if record.state == "done":
-            result = self._result(row.id)
-            guess: dict[str, Any] = result.get("guess") or {}
-            cut: dict[str, Any] = result.get("cut") or {}
-            category = guess.get("category")
-            outcome = Outcome(
-                stages=stages,
-                confidence=guess.get("confidence"),
-                seconds=cut.get("seconds"),
-                scenes=len(result.get("scenes") or ()),
-                brands=tuple(brand["text"] for brand in (result.get("brands") or ())[:5]),
-            )
-        elif failed is not None:
+        error = None
+        result = self._result(row.id)  # if the analysis has failed, that of an earlier one
+        guess: dict[str, Any] = result.get("guess") or {}
+        cut: dict[str, Any] = result.get("cut") or {}
+        outcome = Outcome(
+            stages=stages,
+            confidence=guess.get("confidence"),
+            seconds=cut.get("seconds"),
+            scenes=len(result.get("scenes") or ()) if result else None,
+            brands=tuple(brand["text"] for brand in (result.get("brands") or ())[:5]),
+        )
+        if record.state != "done" and failed is not None:
             error = failed.error or "the analysis was cancelled"
-            outcome = Outcome(stages=stages, stage=failed.name, code=failed.code)
+            outcome = msgspec.structs.replace(outcome, stage=failed.name, code=failed.code)
         return msgspec.structs.replace(
             row, state="open" if record.state == "running" else record.state, ends=record.ends,
-            ended_ms=record.ended_ms, category=category, error=error, outcome=msgspec.json.encode(outcome).decode(),
+            ended_ms=record.ended_ms, category=guess.get("category"), error=error,
+            outcome=msgspec.json.encode(outcome).decode(),
         )  # fmt: skip
 
     def _result(self, film: str) -> dict[str, Any]:
+        """Returns the newest result of a film; empty if there is none."""
         try:
             return msgspec.json.decode((self.folder(film) / RESULT).read_bytes())
-        except (FileNotFoundError, msgspec.DecodeError):  # deleted meanwhile
+        except (FileNotFoundError, msgspec.DecodeError):
             return {}
 
     def frame(self, film: str, number: int) -> Path:
@@ -267,12 +271,19 @@ class Service:
             raise Refused(410, "expired", "the file has expired: submit it again")
         if flow is None:
             return self._again(row, decode=True)
+        if view.code == Code.CATEGORIES and self._has_other_categories(flow):
+            return self._again(row, decode=False)
         with self.films.transaction() as tx:
             self._unchanged(tx, row)
             self.films.reopen(tx, row.id)
         with suppress(FlowNotFound):  # deleted meanwhile, as `get` tells
             flow.retry()  # `tidy` does it if this process ends here
         return self.get(film, result=False)
+
+    def _has_other_categories(self, flow: Flow) -> bool:
+        """Returns whether the jobs of a flow name another file of categories than the settings do now."""
+        jobs = flow.jobs(JobFilter(queue=self.crews.classify.name, limit=1))
+        return any(msgspec.json.decode(job.payload, type=Film).categories != self._categories() for job in jobs)
 
     def reanalyse(self, film: str) -> FilmView:
         """Classifies a film again with the present categories, from the text that was read; nothing is decoded."""
@@ -391,10 +402,12 @@ def why_away(worker: Component) -> str | None:
 
 
 def _view(row: FilmRow, status: str, *, stages: bool = False) -> FilmView:
-    outcome = msgspec.json.decode(row.outcome, type=Outcome) if row.outcome and row.state != "open" else Outcome()
+    outcome = msgspec.json.decode(row.outcome, type=Outcome) if row.outcome else Outcome()
+    if row.state == "open":  # the facts of an earlier analysis stay, but not how it ended
+        outcome = msgspec.structs.replace(outcome, stages=(), stage=None, code=None)
     return FilmView(
         id=row.id, status=status, name=row.name, size=row.size, submitted_ms=row.submitted_ms, ended_ms=row.ended_ms,
-        stage=outcome.stage, category=row.category if row.state == "done" else None, confidence=outcome.confidence,
+        stage=outcome.stage, category=row.category, confidence=outcome.confidence,
         seconds=outcome.seconds, scenes=outcome.scenes, brands=outcome.brands, code=outcome.code, error=row.error,
         expired=row.source is None, stages=outcome.stages if stages else None,
     )  # fmt: skip

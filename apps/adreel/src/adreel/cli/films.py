@@ -171,6 +171,9 @@ def result(
         found = remote.ask("GET", film_path(film))
     if "result" not in found:
         raise AdreelError(f"the film is {found['status']}{': ' + found['error'] if found.get('error') else ''}")
+    if found["status"] != "done":
+        why = f"{found['status']}{': ' + found['error'] if found.get('error') else ''}"
+        typer.echo(f"the film is {why}; this is the earlier result", err=True)
     typer.echo(json.dumps(found["result"], indent=2, ensure_ascii=False))
 
 

@@ -347,9 +347,11 @@ function film() {
   if (view.status === "failed" || view.status === "cancelled") parts.push(why(view));
   const held = (view.stages ?? []).find((stage) => stage.state === "queued" && stage.detail);
   if (held) parts.push(make("div", "trouble", make("b", "", `“${STAGES[held.name]}” waits: no worker can run`), make("p", "", held.detail)));
-  if (result) parts.push(verdicts(view, result));
-  if (result) parts.push(...reel(view, result));
-  parts.push(make("h2", "", "Stages"), axis(view)); // of a film that is done, what was found comes first
+  const stages = [make("h2", "", "Stages"), axis(view)];
+  if (view.status !== "done") parts.push(...stages); // of a film that is done, what was found comes first
+  if (result && view.status !== "done") parts.push(make("h2", "", "Earlier result"));
+  if (result) parts.push(verdicts(view, result), ...reel(view, result));
+  if (view.status === "done") parts.push(...stages);
   if (result) parts.push(links(view, result));
   const scrolled = [place.scrollTop, place.querySelector(".reel")?.scrollLeft ?? 0, place.querySelector(".texts")?.scrollTop ?? 0];
   const focus = document.activeElement?.dataset?.keep;
@@ -386,6 +388,7 @@ const ADVICE = {
   "not-a-film": "Check that the file is a film, and export it again.", "no-video": "The file has no picture.", truncated: "The file ends too early: upload it again.",
   damaged: "Most of the file cannot be decoded: export it again.", unsupported: "Export the film as H.264 in MP4.", "too-long": "The limit is a setting of the server (ADREEL_MAX_SECONDS).",
   "too-many-pixels": "The limit is a setting of the server (ADREEL_MAX_PIXELS).", memory: "The film needs more memory than a worker may use (ADREEL_MAX_MEMORY).",
+  categories: "The file is a setting of the server (ADREEL_CATEGORIES).",
   poison: "This film crashed its worker three times. It is set aside, and other films go on.", "timed out": "The stage took longer than it may.",
 };
 function why(view) {
@@ -414,8 +417,9 @@ function verdicts(view, result) {
 }
 function axis(view) {
   const place = make("div", "axis");
-  const begin = view.submitted_ms;
   const stages = view.stages ?? [];
+  const again = stages.length && stages[0].name !== "ingest"; // classified again, perhaps days after it was submitted
+  const begin = again ? (stages[0].started_ms ?? now()) : view.submitted_ms;
   const live = ["running", "queued", "deleting"].includes(view.status);
   const last = Math.max(begin + 1000, ...stages.map((each) => each.finished_ms ?? 0), live ? now() : (view.ended_ms ?? 0));
   const place_of = (ms) => `${Math.min(100, Math.max(0, (100 * (ms - begin)) / (last - begin)))}%`;
@@ -540,8 +544,7 @@ function links(view, result) {
 }
 async function act(what) {
   try {
-    shown.view = await call(`/jobs/${shown.id}/${what}`, "POST");
-    shown.result = null;
+    shown.view = await call(`/jobs/${shown.id}/${what}`, "POST"); // the result stays until another one replaces it
     film();
     follow(shown.id);
     refresh();
