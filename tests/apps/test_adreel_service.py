@@ -411,6 +411,30 @@ def full(*_: Any) -> Any:
     raise StoreError("the disk that holds /secret/adreel.db is full", "disk-full")
 
 
+def test_a_data_folder_that_cannot_be_written_or_read_is_named(service: Service) -> None:
+    film = submitted(service)
+    run_all(service.crews.hand)
+    key = service.crews.hand.make_key("test", [Scope.READ, Scope.ENQUEUE])[0]
+    headers = {"Content-Type": "video/mp4", "Authorization": f"Bearer {key}"}
+    transport = httpx.ASGITransport(web.create(service))
+
+    async def ask() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+            return [await client.post("/jobs", content=MP4), await client.get(f"/jobs/{film}")]
+
+    for folder in (service.settings.uploads, service.settings.films):
+        other = folder.rename(folder.with_name("elsewhere"))
+        folder.touch()  # nobody can write into it, not even root
+        refused, shown = asyncio.run(ask())
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:adreel:problem:storage")
+        assert shown.status_code == (200 if folder.name == "uploads" else 503)
+        assert str(folder) not in refused.text + shown.text
+        folder.unlink()
+        other.rename(folder)
+    assert len(service.films.find()) == 1
+    assert not list(service.settings.uploads.iterdir())
+
+
 def test_a_full_disk_hides_no_film_and_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be written into the store, neither the end of a film nor a new one."""
     film = submitted(service)
@@ -442,6 +466,30 @@ def test_files_of_no_film_are_swept_and_others_stay(service: Service) -> None:
     assert not arriving.path.exists()
     assert service.folder(film).is_dir()
     assert service.delete(film)
+
+
+def test_a_file_that_cannot_be_removed_delays_nothing_else(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server starts, and other files are removed."""
+    stuck, other = sorted(service.settings.uploads / f"{names.new_id()}.part" for _ in range(2))
+    for path in (stuck, other):
+        path.write_bytes(MP4)
+    rows = [service.row(submitted(service)) for _ in range(2)]
+    run_all(service.crews.hand)
+    for row in rows:
+        service.films.settle(msgspec.structs.replace(row, state="done", ends=9, ended_ms=1))
+    kept = {stuck, Path(rows[0].source or "")}
+    unlink = Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self in kept:
+            raise PermissionError(13, "Permission denied")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert service.sweep() == [other]
+    long = Service(settings.Settings(home=service.settings.home, keep_results=1e12), service.crews, service.films)
+    assert long.tidy()["uploads"] == 1
+    assert [service.row(row.id).source is None for row in rows] == [False, True]
 
 
 def test_a_sweep_removes_nothing_that_adreel_has_not_made(service: Service) -> None:

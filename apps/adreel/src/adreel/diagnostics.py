@@ -92,7 +92,12 @@ def mapping(service: Service) -> dict[str, Any]:
     roots = [_folder(root, write=False) for root in settings.roots]
     modules = {name: {"for": why, "found": find_spec(name) is not None} for name, why in MODULES.items()}
     categories = None if settings.categories is None else _toml(settings.categories)
-    wrong = [f"{name}: {each['problem']}" for name, each in found.items() if each["problem"] and name == "home"]
+    # A folder in the data folder that is missing is made when it is needed.
+    wrong = [
+        f"{name}: {found[name]['problem']}"
+        for name in folders
+        if found[name]["problem"] and (name == "home" or folders[name].is_dir())
+    ]
     wrong += [f"root {each['path']}: {each['problem']}" for each in roots if each["problem"]]
     wrong += [f"the module {name} is not installed" for name, each in modules.items() if not each["found"]]
     if categories is not None and categories["problem"]:

@@ -3,6 +3,9 @@
 DISK_FULL = "disk-full"
 """The code of errors that are due to a full disk; StoreError of Chargehand has the same."""
 
+STORAGE = "storage"
+"""The code of errors that are due to a data folder that cannot be used: read-only, another owner's, or not there."""
+
 
 class AdreelError(Exception):
     """Base class of the exceptions raised by the service half of Adreel."""

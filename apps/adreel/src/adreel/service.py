@@ -382,10 +382,18 @@ class Service:
             self.films.wish(row.id)
         finished = sum(self.finish_deletion(row) for row in self.films.wished())
         expired = self.films.ended_before(now - int(self.settings.keep_uploads * 1000), with_upload=True)
-        for row in expired:
+        gone = sum(self._remove_source(row) for row in expired)
+        return {"settled": settled, "expired": len(old), "deleted": finished, "uploads": gone}
+
+    def _remove_source(self, row: FilmRow) -> bool:
+        """Removes the uploaded file of a film. Returns whether it is gone."""
+        try:
             Path(row.source or "").unlink(missing_ok=True)
-            self.films.lose_source(row.id)
-        return {"settled": settled, "expired": len(old), "deleted": finished, "uploads": len(expired)}
+        except OSError as error:
+            log.warning("the file of the film %s has expired, and cannot be removed yet: %s", row.id, error)
+            return False
+        self.films.lose_source(row.id)
+        return True
 
     def _complete(self, row: FilmRow) -> bool:
         """Records the end of a film, or completes the wish to try it again. Returns whether its end is on record."""

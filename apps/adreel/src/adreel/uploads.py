@@ -7,17 +7,18 @@ belongs to a process that has crashed, and is removed at the next start of any n
 import asyncio
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from adreel import clock, names
-from adreel.errors import DISK_FULL, Refused
+from adreel.errors import DISK_FULL, STORAGE, Refused
 from adreel.settings import Settings
 
 BUFFER = 1 << 20
@@ -28,6 +29,7 @@ SOURCE = "source"
 """The name, without its ending, of an uploaded file in the folder of its film."""
 ABANDONED = 86_400.0
 """Seconds after which an upload counts as abandoned, where the file system has no locks."""
+log = logging.getLogger("adreel")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -48,7 +50,7 @@ class Upload:
         self._head = b""
         self.path = settings.uploads / f"{names.new_id()}{PART}"
         self._kept = False
-        with refusing_full_disks():
+        with refusing_disk_errors():
             self._file = _locked(self.path)
 
     def __enter__(self) -> Self:
@@ -58,7 +60,8 @@ class Upload:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._kept:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # the sweep removes it when the folder can be written again
+                self.path.unlink(missing_ok=True)
         os.close(self._file)  # the lock ends last: until then nobody takes the file for abandoned
 
     async def write(self, part: bytes) -> None:
@@ -80,7 +83,7 @@ class Upload:
         await asyncio.to_thread(self._store, parts)
 
     def _store(self, parts: list[bytes]) -> None:
-        with refusing_full_disks():
+        with refusing_disk_errors():
             check_space(self._settings)
             data = memoryview(b"".join(parts))
             while data:
@@ -92,14 +95,14 @@ class Upload:
             raise Refused(422, "empty", "the file is empty")
         check_content(self._head)
         await self._flush()
-        with refusing_full_disks():
+        with refusing_disk_errors():
             await asyncio.to_thread(os.fsync, self._file)
 
     def keep(self, film: str) -> Path:
         """Moves the file into the folder of its film. Returns its path there. Raises Refused if the disk is full."""
         folder = self._settings.films / film
         path = folder / f"{SOURCE}{self.suffix}"
-        with refusing_full_disks():
+        with refusing_disk_errors():
             while not self._kept:
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
@@ -151,20 +154,22 @@ def check_content(head: bytes) -> None:
 
 def check_space(settings: Settings, more: int = 0) -> None:
     """Raises Refused if less would be free on the disk, with so many bytes more, than must stay free."""
-    space = os.statvfs(settings.home)
+    with refusing_disk_errors():
+        space = os.statvfs(settings.home)
     if space.f_bavail * space.f_frsize < settings.min_free + more:
         raise Refused(507, DISK_FULL, "the disk of the server is full (ADREEL_MIN_FREE); nothing was kept")
 
 
 @contextmanager
-def refusing_full_disks() -> Generator[None]:
-    """Raises Refused instead of the errors of a disk that is full."""
+def refusing_disk_errors() -> Generator[None]:
+    """Raises Refused instead of the errors of a disk that is full, or of a folder that cannot be written."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise Refused(507, DISK_FULL, "the disk of the server is full; nothing was kept") from error
+        if error.errno in _FULL:
+            raise Refused(507, DISK_FULL, "the disk of the server is full; nothing was kept") from error
+        log.error("the data folder cannot be used: %s", error)  # the text has paths
+        raise Refused(503, STORAGE, "the data folder of the server cannot be used; its log has the reason") from error
 
 
 def below_root(given: str, settings: Settings) -> Path:
@@ -200,14 +205,27 @@ def sweep(settings: Settings, exists: Callable[[str], bool]) -> list[Path]:
     removed: list[Path] = []
     for path in _entries(settings.uploads):
         if path.suffix == PART and names.is_id(path.stem) and _is_abandoned(path):
-            path.unlink(missing_ok=True)
-            removed.append(path)
+            with _leaving(path):
+                path.unlink(missing_ok=True)
+                removed.append(path)
     for folder in _entries(settings.films):
-        files = _entries(folder)
-        received = all(_is_abandoned(path) for path in files if path.name.startswith(SOURCE))
-        if names.is_id(folder.name) and received and not exists(folder.name) and _removed(folder, files):
-            removed.append(folder)
+        if not names.is_id(folder.name):
+            continue
+        with _leaving(folder):
+            files = _entries(folder)
+            received = all(_is_abandoned(path) for path in files if path.name.startswith(SOURCE))
+            if received and not exists(folder.name) and _removed(folder, files):
+                removed.append(folder)
     return removed
+
+
+@contextmanager
+def _leaving(path: Path) -> Generator[None]:
+    """Leaves what cannot be removed to the next sweep: it must not keep the server from starting."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("what a crash may have left in %s cannot be removed: %s", path, error)
 
 
 def _removed(folder: Path, files: Sequence[Path]) -> bool:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adreel import __version__, diagnostics, incoming, live
 from adreel.door import doors
-from adreel.errors import DISK_FULL, Refused
+from adreel.errors import DISK_FULL, STORAGE, Refused
 from adreel.service import MOST, Service
 from chargehand import ChargehandError, ConfigurationError, Conflict, NobodyServes, Page, StoreError, UnknownCrew
 
@@ -212,12 +212,17 @@ def _errors(app: FastAPI) -> None:
             503, "store", "the store cannot be used; the log of the server has the reason", {"Retry-After": "1"}
         )
 
+    async def unreadable(request: Request, error: Exception) -> Response:
+        log.error("the data folder cannot be used: %s", error)  # the text has paths
+        return problem(503, STORAGE, "the data folder of the server cannot be used; its log has the reason")
+
     async def unknown(request: Request, error: Exception) -> Response:
         return problem(404, "no-such-node", str(error))
 
     for kind, handler in (
         (Refused, refused), (HTTPException, http), (RequestValidationError, invalid), (Conflict, conflict),
         (NobodyServes, unserved), (StoreError, away), (UnknownCrew, unknown), (ConfigurationError, unknown),
+        (OSError, unreadable),
     ):  # fmt: skip
         app.add_exception_handler(kind, handler)
 
