@@ -299,6 +299,8 @@ def test_ends_are_recorded_before_any_call_of_the_webhook(
         receiver.shutdown()
         receiver.server_close()
     assert seen == [[1, 1, 1]] * 3
+    calls = [job for job in service.crews.hand.jobs(JobFilter(queue="upkeep")) if job.tags]
+    assert [job.timeout_ms for job in calls] == [15_000] * 3  # one whose answer never ends is ended
     assert all(service.delete(film) for film in films)
 
 

@@ -19,7 +19,9 @@ from adreel.service import Service
 from chargehand import FlowNotFound, Handler, Job, JobFilter, Retry, State
 
 PATIENCE = 10.0
-"""Seconds that the receiver of the webhook has for its answer."""
+"""Seconds for which the receiver of the webhook may be silent before it has answered."""
+WHOLE = 15.0
+"""Seconds that a call may take in all: a receiver whose answer never ends must not keep the worker from other jobs."""
 FIRST_WAIT = 5.0
 LAST = -1000
 """The priority of calls."""
@@ -71,7 +73,7 @@ class Upkeep(Handler[dict[str, Any], dict[str, Any]]):
             row = service.settle(row, flow, record)
             if service.settings.webhook is not None:
                 call = {"call": row.id, "end": end}
-                job.enqueue(service.crews.upkeep, call, priority=LAST, flow=None, tags=[row.id])
+                job.enqueue(service.crews.upkeep, call, priority=LAST, timeout=WHOLE, flow=None, tags=[row.id])
         return {"film": row.id, "state": row.state}
 
     def _call(self, job: Job[dict[str, Any]], film: str, end: int) -> dict[str, Any]:
