@@ -20,6 +20,13 @@ SHARE = """() => {
   return part > 0 && part < 0.6 * span.offsetWidth;
 }"""
 """Whether the bar of the stage that runs shows the share that is done: one of its two jobs, and that not completely."""
+WHOLE = """async () => {
+  const picture = document.querySelector("#film .picture img");
+  picture.src = Object.assign(document.createElement("canvas"), { width: 90, height: 1600 }).toDataURL();
+  await picture.decode();
+  return picture.offsetHeight <= picture.parentElement.offsetHeight;
+}"""
+"""Whether a picture that is much taller than wide is shown as a whole."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -207,6 +214,7 @@ def test_the_page_fits_a_phone_and_has_no_errors(server: Adreel, browser: Browse
     made.get_by_role("link", name="phone.mp4").click()
     expect(made.locator("#film .reel")).to_be_visible()
     assert made.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert made.evaluate(WHOLE)
     made.get_by_role("button", name="← Films").click()
     expect(made.locator("#list li").first).to_be_visible()
     assert made.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -478,6 +478,7 @@ function reel(view, result) {
     if (source) {
       const image = make("img");
       Object.assign(image, { src: source, alt: "", loading: "lazy" });
+      image.addEventListener("load", () => image.classList.toggle("tall", image.naturalHeight > image.naturalWidth));
       button.append(image);
     }
     button.append(make("span", "at", time(scene.start)));
@@ -670,6 +671,7 @@ function signIn() {
   at("none").replaceChildren(make("h2", "", link, " to see the films"), make("p", "soft", "or open the address that `adreel serve` prints on its terminal."));
 }
 setInterval(() => {
+  for (const stamp of at("film").querySelectorAll("header time")) stamp.textContent = ago(Date.parse(stamp.dateTime));
   const old = at("film").querySelector(".axis");
   if (old && shown.view && ["running", "queued"].includes(shown.view.status)) old.replaceWith(axis(shown.view));
 }, 500);
