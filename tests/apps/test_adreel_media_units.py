@@ -16,9 +16,11 @@ from adreel.media.files import put, put_folder
 from adreel.media.frames import display_size
 from adreel.media.limits import THREAD_VARIABLES, Limits, cap_threads
 from adreel.media.minilm import MiniLM
+from adreel.media.qr import read_codes
 from adreel.media.scenes import MOST_RUNS, CutDetector, runs_of
 from adreel.media.text import are_alike, brands, hosts, is_name, joined, meaning
 from adreel.records import Code, Guess, Line, Refusal, Scene, SceneResult, SceneText, Still
+from adreel.synth import Card, drawn
 
 RATE = 25
 
@@ -156,6 +158,13 @@ def test_a_category_or_not_sure(text: str, category: str | None) -> None:  # spe
     found = guess(categories, sorter().likenesses(categories, [text], lambda _: None)[0])
     assert found.category == category
     assert (found.confidence >= categories.least_confidence) is (category is not None)
+
+
+@pytest.mark.parametrize("size", [(360, 640), (320, 180), (854, 480)])
+@pytest.mark.parametrize("content", ["https://nordlys.example/spring", "https://nordlys.example/?campaign=" + "x" * 40])
+def test_small_codes_are_read(size: tuple[int, int], content: str) -> None:  # spec: AR-1
+    picture = drawn(Card(1.0, ("BUY NOW",), paper=(18, 30, 74), qr=content), size)
+    assert read_codes(picture) == [content]
 
 
 def test_a_very_long_text_is_read_in_parts() -> None:

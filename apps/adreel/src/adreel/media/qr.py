@@ -12,7 +12,8 @@ LONGEST = 2000
 
 def read_codes(picture: NDArray[np.uint8]) -> list[str]:
     """Returns the contents of the QR codes in a picture, without repetitions."""
-    detector: Any = cv2.QRCodeDetector()
+    # It finds small, tilted and noisy codes that QRCodeDetector does not, and is faster.
+    detector: Any = cv2.QRCodeDetectorAruco()
     grey: Any = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
     try:
         found, contents, _, _ = detector.detectAndDecodeMulti(grey)
