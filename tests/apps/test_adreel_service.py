@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -665,16 +666,25 @@ def test_a_wrong_key_is_not_shown(tmp_path: Path) -> None:  # spec: CF-1 SE-4
     assert "über" not in str(error.value)
 
 
+def test_commands_send_the_token_to_this_machine_only(service: Service) -> None:  # spec: SE-1
+    token = remote.key(None, service.settings, "http://127.0.0.1:8356")
+    assert token
+    for here in ("http://localhost:8356", "https://[::1]", f"http://{socket.gethostname()}:1"):
+        assert remote.key(None, service.settings, here) == token
+    for elsewhere in ("http://192.0.2.7:8356", "http://example.org", "http://127.0.0.1.example.org"):
+        assert remote.key(None, service.settings, elsewhere) is None
+
+
 def test_commands_refuse_an_address_a_key_and_an_id_that_cannot_be_one(tmp_path: Path) -> None:
     known = settings.Settings(home=tmp_path, url="http://known:1/")
-    assert (remote.address(None, known), remote.key("ck_1", known)) == ("http://known:1", "ck_1")
+    assert (remote.address(None, known), remote.key("ck_1", known, "")) == ("http://known:1", "ck_1")
     assert remote.film_path("0a-b_C") == "/jobs/0a-b_C"
     for given in ("host", "http://x:port", "http://x:99999"):
         with pytest.raises(AdreelError, match="--url"):
             remote.address(given, known)
     for given in ("ü", "a\nb"):
         with pytest.raises(AdreelError, match="--key"):
-            remote.key(given, known)
+            remote.key(given, known, "")
     for given in ("", "..", "../healthz", "a?b", "a/frames/1"):
         with pytest.raises(AdreelError):
             remote.film_path(given)

@@ -1,10 +1,13 @@
 """Speaks to a running server over HTTP; finds its address, and the token of this machine, by itself."""
 
+import ipaddress
 import re
+import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -34,8 +37,11 @@ def address(given: str | None, known: settings.Settings) -> str:
         raise AdreelError(f"--url is {given!r}; must be an address such as http://127.0.0.1:8356") from None
 
 
-def key(given: str | None, known: settings.Settings) -> str | None:
-    """Returns the key to send: the given one, ADREEL_KEY, CHARGEHAND_ADMIN_KEY, or the token of this machine."""
+def key(given: str | None, known: settings.Settings, where: str) -> str | None:
+    """Returns the key to send: the given one, ADREEL_KEY, CHARGEHAND_ADMIN_KEY, or the token of this machine.
+
+    The token allows everything on this machine: other machines get it only if they share the store.
+    """
     if given:
         try:
             return settings.secret(given)
@@ -47,16 +53,28 @@ def key(given: str | None, known: settings.Settings) -> str | None:
     try:
         if hand.settings.admin_key is not None:
             return hand.settings.admin_key.value
+        if not is_here(where) and not hand.url.startswith("postgres"):
+            return None
         return hand.with_token("").removeprefix("#token=") or None
     finally:
         hand.close()
+
+
+def is_here(where: str) -> bool:
+    """Returns whether an address is one of this machine."""
+    host = urlsplit(where).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("localhost", socket.gethostname().lower())
 
 
 @contextmanager
 def server(url: str | None, secret: str | None) -> Generator["Server"]:
     """Connects to the server. Raises AdreelError, in words, if it does not answer."""
     known = settings.read()
-    where, found = address(url, known), key(secret, known)
+    where = address(url, known)
+    found = key(secret, known, where)
     headers = {} if found is None else {"Authorization": f"Bearer {found}"}
     try:
         with httpx.Client(base_url=where, headers=headers, timeout=PATIENCE) as client:
