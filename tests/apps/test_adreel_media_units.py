@@ -12,6 +12,7 @@ from filmed import sorter
 
 from adreel.media.category import BUILT_IN, Categories, guess, split
 from adreel.media.chapters import stamp, webvtt
+from adreel.media.decode import quarter_turns
 from adreel.media.files import put, put_folder
 from adreel.media.frames import display_size
 from adreel.media.limits import THREAD_VARIABLES, Limits, cap_threads
@@ -188,6 +189,14 @@ def test_chapters_cannot_be_broken_by_text() -> None:
 )  # fmt: skip
 def test_size_of_key_frames(size: tuple[int, int], aspect: float, shown: tuple[int, int]) -> None:
     assert display_size(*size, aspect) == shown
+
+
+@pytest.mark.parametrize(
+    ("degrees", "turned"), [(0, 0), (-90, 270), (90, 90), (-180, 180), (89, 90), (-89, 270), (271, 270), (1 << 31, 0)]
+)
+def test_films_are_turned_by_quarters(degrees: int, turned: int) -> None:  # spec: AR-1
+    """The numbers of a display matrix may be rounded, or all 0."""
+    assert quarter_turns(degrees) == turned
 
 
 def test_limits_come_from_the_environment() -> None:

@@ -105,7 +105,7 @@ class Decoder:
         stated = self._clock.time(frame)
         if self._first is None:
             self._first = stated or 0.0
-            self.rotation = -int(frame.rotation) % 360
+            self.rotation = quarter_turns(-int(frame.rotation))
             time = 0.0
         else:
             time = self._last + step if stated is None else stated - self._first
@@ -138,6 +138,11 @@ class Decoder:
         if self._stated is not None and self.end < self._stated * PRESENT - 1:
             text = f"the film ends after {self.end:.1f} s, though its header states {self._stated:.1f} s"
             raise Refused(Code.TRUNCATED, text)
+
+
+def quarter_turns(degrees: int) -> int:
+    """Returns the nearest of 0, 90, 180 and 270 degrees; 0 for what is no angle, as that of an empty matrix."""
+    return 0 if abs(degrees) > 360 else round(degrees / 90) * 90 % 360
 
 
 class _Clock:
