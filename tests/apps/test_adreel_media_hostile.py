@@ -87,6 +87,26 @@ def test_a_file_that_is_no_film(tmp_path: Path, content: bytes) -> None:  # spec
     assert refusal(lambda: ingested(path)).code is Code.NOT_A_FILM
 
 
+@pytest.mark.parametrize("hours", [-6.0, 0.2, 6.0])
+def test_joined_recordings_are_as_long_as_both(tmp_path: Path, hours: float) -> None:  # spec: AR-1
+    """Each has a clock of its own; the difference is no part of the film."""
+    advert(tmp_path / "one.ts", ADVERT[:2])
+    with av.open(str(tmp_path / "one.ts")) as one, av.open(str(tmp_path / "two.ts"), "w") as two:
+        copy: Any = two.add_stream_from_template(one.streams.video[0])
+        for packet in one.demux(video=0):
+            if packet.dts is not None and packet.pts is not None:
+                packet.pts += round(abs(hours) * 3600 * 90_000)
+                packet.dts += round(abs(hours) * 3600 * 90_000)
+                packet.stream = copy
+                two.mux(packet)
+    parts = [tmp_path / "one.ts", tmp_path / "two.ts"]
+    film = tmp_path / "film.ts"
+    film.write_bytes(b"".join(part.read_bytes() for part in (parts if hours > 0 else parts[::-1])))
+    found, _ = cut(film)
+    assert found.seconds == pytest.approx(8.0, abs=0.2)
+    assert [start for start, _ in scenes(film)] == pytest.approx([0.0, 2.0, 4.0, 6.0], abs=0.2)
+
+
 def test_streams_that_begin_in_the_middle_of_a_film_do_no_harm(tmp_path: Path) -> None:
     """PyAV reads memory that it has not written to find out about them: what it finds there is left to chance."""
     advert(tmp_path / "film.ts", ADVERT[:1])

@@ -8,7 +8,7 @@ import av.error
 from av.stream import Discard
 
 from adreel.media.limits import Limits, Refused
-from adreel.media.probe import PRESENT, film_stream, pixel_aspect, said, stated_video_seconds
+from adreel.media.probe import PRESENT, clock_restarts, film_stream, pixel_aspect, said, stated_video_seconds
 from adreel.records import Code
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ UNSTEADY = 0.1
 """The frame rate varies if the distance of two frames differs by more than this share from the one before."""
 RESTARTED = 1.0
 """Seconds by which a time may lie before the last one without being a new clock."""
+JUMPED = 10.0
+"""Seconds by which a time may lie after the last one without being a new clock; that of ffmpeg."""
 DEFAULT_STEP = 0.04
 
 
@@ -53,7 +55,8 @@ class Decoder:
         self.count = self.packets = self.damaged = self._uneven = 0
         self.end = 0.0
         """When the last frame ends."""
-        self._stated = stated_video_seconds(container, self.stream)
+        self._restarts = clock_restarts(container)
+        self._stated = None if self._restarts else stated_video_seconds(container, self.stream)
         self._clock = _Clock()
         self._first: float | None = None
         self._last = -1.0
@@ -109,7 +112,8 @@ class Decoder:
             time = 0.0
         else:
             time = self._last + step if stated is None else stated - self._first
-            if time < self._last - RESTARTED:  # the clock of a transport stream begins anew
+            jumped = self._restarts and time > self._last + JUMPED
+            if jumped or time < self._last - RESTARTED:  # the clock of a transport stream begins anew
                 time = self._last + step
                 self._first = (stated or 0.0) - time
             elif time <= self._last:

@@ -144,7 +144,9 @@ def probe(container: "InputContainer", path: Path, limits: Limits) -> Probe:
     if width <= 0 or height <= 0:
         raise Refused(Code.DAMAGED, "the header does not state the size of the picture")
     seconds = stated_seconds(container, stream)
-    if seconds is not None:
+    if seconds is not None and clock_restarts(container):
+        seconds = seconds if seconds <= limits.seconds else None  # how long it is shows when it is decoded
+    elif seconds is not None:
         limits.check_seconds(seconds)
     aspect = pixel_aspect(stream.sample_aspect_ratio)
     rate = stream.average_rate
@@ -172,6 +174,14 @@ def container_name(names: str, brand: str, path: Path) -> str:
         with path.open("rb") as file:
             return "webm" if b"\x42\x82\x84webm" in file.read(64) else found
     return found
+
+
+def clock_restarts(container: "InputContainer") -> bool:
+    """Returns whether the clock may begin anew in the middle, as where recordings are joined.
+
+    Such a container states no length: ffmpeg takes the difference of the last and the first time for it.
+    """
+    return container.format.name in ("mpegts", "mpeg")
 
 
 def stated_seconds(container: "InputContainer", stream: "VideoStream") -> float | None:
