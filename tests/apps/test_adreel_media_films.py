@@ -5,15 +5,17 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import av
 import cv2
 import pytest
-from filmed import analysed, cut, place, result, scenes, sorter
+from filmed import analysed, cut, ingested, place, result, scenes, sorter
 
 from adreel.media import stages
 from adreel.media.limits import Refused
 from adreel.records import CHAPTERS, Code, Film, still_name
-from adreel.synth import ADVERT, CODECS, Card, advert
+from adreel.synth import ADVERT, CODECS, Card, advert, pictures
 from chargehand import Cancelled
 
 TEXT = [list(card.lines) for card in ADVERT]
@@ -78,6 +80,23 @@ def test_a_rotated_film_is_turned(tmp_path: Path, suffix: str, rotation: int) ->
     picture = cv2.imread(str(place(path).folder / still_name(1)))
     assert picture is not None
     assert picture.shape[:2] == (360, 640)
+
+
+def test_a_preview_before_the_film_is_no_film(tmp_path: Path) -> None:  # spec: AR-1
+    path = tmp_path / "camera.mov"
+    with av.open(str(path), "w") as container:
+        streams: list[Any] = [container.add_stream("mjpeg", rate=25) for _ in range(2)]
+        sizes = ((64, 36), (320, 180))
+        for stream, size in zip(streams, sizes, strict=True):
+            stream.width, stream.height, stream.pix_fmt = *size, "yuvj420p"
+        for stream, size, seconds in zip(streams, sizes, (0.04, 1.0), strict=True):
+            for number, picture in enumerate(pictures([Card(seconds)], size, 25)):
+                frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+                frame.pts = number
+                container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+    found = ingested(path)
+    assert (found.width, found.height, found.seconds) == (320, 180, 1.0)
 
 
 @pytest.mark.parametrize(("aspect", "size"), [(Fraction(64, 45), (640, 360)), (Fraction(1, 2), (1280, 720))])

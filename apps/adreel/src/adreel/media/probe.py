@@ -114,13 +114,22 @@ def said(error: Exception) -> str:
 
 
 def film_stream(container: "InputContainer") -> "VideoStream":
-    """Returns the first video stream that is no cover picture. Raises Refused if there is none."""
+    """Returns the video stream with the largest picture, covers aside. Raises Refused if there is none.
+
+    Some cameras write a small preview as the first stream.
+    """
     films = [each for each in container.streams.video if not is_cover(each)]
     if not films:
         sound = len(container.streams.audio)
         text = "the file has no video" + (f", only {sound} sound track{'s' * (sound != 1)}" if sound else "")
         raise Refused(Code.NO_VIDEO, text)
-    return films[0]
+    return max(films, key=_pixels)
+
+
+def _pixels(stream: "VideoStream") -> int:
+    """Returns the size of the picture; 0 if the codec is unknown."""
+    context: Any = stream.codec_context
+    return 0 if context is None else context.width * context.height
 
 
 def is_cover(stream: Any) -> bool:
