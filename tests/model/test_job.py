@@ -293,6 +293,22 @@ def test_a_job_within_the_limits_may_enter(options: dict[str, Any]) -> None:
     assert check(job) is job
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Screenshot 5.00.00\u202fPM.png",  # as macOS names them
+        "a\u00a0b\u3000c.flac",
+        "می\u200cخواهم.mp3",
+        "👩\u200d🚀",
+        "\u200eIMG\u2068-7\u2069.jpg",  # as messengers name them
+        "\U0001fae8 \ue000",  # newer than some versions of Python; private
+    ],
+)
+def test_texts_of_a_job_may_have_what_names_of_files_have(text: str) -> None:
+    job = new(label=text, key=text, tags=(text,), limit_key=text, sequence=text)
+    assert check(job) == job
+
+
 # spec: WK-1, SE-3
 @pytest.mark.parametrize(
     ("options", "words"),
@@ -310,6 +326,8 @@ def test_a_job_within_the_limits_may_enter(options: dict[str, Any]) -> None:
         ({"queue": "a\nb"}, "queue.*control characters"),
         ({"label": "a\x1b[31m"}, "label.*control characters"),
         ({"key": "a\0b"}, "key.*control characters"),
+        ({"label": "a\x9bb"}, "label.*control characters"),
+        ({"label": "a\u2028b"}, "label.*control characters"),
         ({"id": "a\tb"}, "id.*control characters"),
         ({"label": "\ud800"}, "label"),
         ({"priority": PRIORITY_LIMIT + 1}, "priority is 1000001; must be -1000000 to 1000000"),

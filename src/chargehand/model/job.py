@@ -3,6 +3,7 @@
 Pure: the effect of an outcome is decided here, from the claim's counters and the outcome; the stores only write it.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -37,6 +38,8 @@ PREDECESSOR = "predecessor"
 """The reason of a job that failed because a predecessor failed or was cancelled."""
 EXPIRED = "expired"
 """The reason of a job that was cancelled because it had not been started in time."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What would break a line, or control a terminal."""
 
 
 class State(StrEnum):
@@ -680,10 +683,12 @@ def check_text(name: str, text: str) -> None:
 
 
 def is_printable(text: str) -> bool:
-    """Whether an escaped text has no control characters; it may be the name of a file that is not UTF-8."""
-    if text.isprintable():
-        return True
-    return codec.clean(text) == text and codec.restore(text).encode(errors="ignore").decode().isprintable()
+    """Whether an escaped text has no control characters; it may be the name of a file that is not UTF-8.
+
+    `str.isprintable` alone would refuse what names of files have: spaces that do not break, the joiners of Persian and
+    of emojis, and characters that are newer than this Python.
+    """
+    return text.isprintable() or (codec.clean(text) == text and not _CONTROL.search(codec.restore(text)))
 
 
 def check_payload(text: str) -> str:
