@@ -309,6 +309,10 @@ class Worker:
             self.call(self.handler.set_up)
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
+        except SystemExit as left:
+            if left.code is None or isinstance(left.code, int):
+                raise  # the process exits with this code, which says whether a restart can help
+            return self._fatal(left, errors.EXIT_SET_UP)
         takes, gives = self.handler.types()
         self.gives = perform.checkable(gives)
         self.status = "healthy"
@@ -593,7 +597,7 @@ class Worker:
         flush_output()
         os._exit(errors.EXIT_ERROR)
 
-    def _fatal(self, error: Exception, otherwise: int, frames: bytes = b"") -> int:
+    def _fatal(self, error: Exception | SystemExit, otherwise: int, frames: bytes = b"") -> int:
         """Sends frames and the reason why this process ends, and returns its exit code."""
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
