@@ -424,6 +424,10 @@ def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     assert "failing" not in causes(facts(worker(), view={"suspect_after": 4}, replaced=[row]))
     assert "failing" in causes(facts(worker(), view={"suspect_after": 2}, replaced=[{**row, "failed_since": 2}]))
     assert "failing" in causes(facts(node={"view": None}, replaced=[row]))
+    raised = facts(worker(), replaced=[{**row, "error": "KeyError: 'artist'"}])
+    text, _ = found_text(raised, "failing")
+    assert text == "crew tag: 3 jobs failed and none was done since worker:tag:0 was replaced: KeyError: 'artist'"
+    assert "every job of tag fails, KeyError: 'artist'" in diagnose(raised, moment).headline
 
 
 def test_gravest_first_then_likeliest() -> None:  # spec: CL-4

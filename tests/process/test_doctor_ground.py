@@ -174,6 +174,7 @@ def test_poison_jobs_and_replaced_workers(tmp_path: Path) -> None:  # spec: CL-4
             tx.execute(ended, ("poison", 3, 1, job))
         for job in failed:
             tx.execute(ended, ("raised", 0, clock.now_ms() + 1000, job))
+            tx.execute("UPDATE chargehand_job SET error = ? WHERE id = ?", ("KeyError: 'artist'\n", job))
         suspect = {"reason": "suspect", "text": "suspect: it failed 3 jobs in a row that others can do"}
         reports = [crash_of(job, n) for n, job in enumerate((alive, over, harmless))]
         tx.fleet.report([*reports, crash_of(failed[0], 9, **suspect, age_ms=120_000)], Holder("n", "l"))
@@ -186,7 +187,9 @@ def test_poison_jobs_and_replaced_workers(tmp_path: Path) -> None:  # spec: CL-4
     assert only(found, "replaced").text == (
         "worker:tag:0 was replaced 2 minutes ago: it failed 3 jobs in a row that others can do"
     )
-    assert only(found, "failing").text.startswith("crew tag: 3 jobs failed and none was done since worker:tag:0 was")
+    assert only(found, "failing").text == (
+        "crew tag: 3 jobs failed and none was done since worker:tag:0 was replaced: KeyError: 'artist'"
+    )
 
 
 def test_nothing_is_changed_by_a_look(tmp_path: Path) -> None:  # spec: CL-4

@@ -13,7 +13,9 @@ from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, Returned, settle
 from chargehand.model.limits import LOOK_AT_ONCE
 from chargehand.model.records import CrashReport, Discovery, JobFilter, RecurringPlan, Retention
+from chargehand.stores.location import Location
 from chargehand.stores.sqlite import reading, suspects
+from chargehand.stores.sqlite.peek import Peek
 from chargehand.stores.sqlite.store import SqliteStore
 
 
@@ -499,3 +501,28 @@ def test_queues_without_a_rate_pay_nothing_for_it(store: SqliteStore) -> None:
 
     about = [sql for sql, _ in statements_of(store, work) if "chargehand_start" in sql or "chargehand_opening" in sql]
     assert about == []
+
+
+def test_doctor_scans_no_finished_jobs(store: SqliteStore) -> None:  # spec: CL-4
+    """Otherwise a diagnosis of a million jobs would use up its time for them."""
+    finish(store, 50, "q")
+    asked: list[tuple[str, Sequence[Any]]] = []
+    peek = Peek(Location(store.path))
+    db: Any = peek._db
+    read = db.all
+
+    def heard(sql: str, bindings: Sequence[Any] = ()) -> Any:
+        asked.append((sql, bindings))
+        return read(sql, bindings)
+
+    db.all = heard
+    for look in (peek.last_done, peek.last_error):
+        look("q")
+    peek.failed_since("q", 0)
+    peek.poison(2)
+    peek.next_run()
+    peek.close()
+    assert len(asked) == 5
+    for sql, bindings in asked:
+        steps = plan(store, sql, bindings)
+        assert not [step for step in steps if re.match(r"(SCAN|SEARCH) chargehand_job(?! USING)", step)], (sql, steps)

@@ -10,6 +10,7 @@ from chargehand.errors import ChargehandError, StoreBusy
 from chargehand.live.components import component_of, member_of_component
 from chargehand.model.doctor.facts import Awaited
 from chargehand.model.doctor.wording import place_in
+from chargehand.model.error_line import error_line
 from chargehand.model.fleet.death import Reason
 from chargehand.model.flows import FlowFilter, PredecessorFilter
 from chargehand.model.health import APP, unserved
@@ -58,6 +59,10 @@ class Peek(Protocol):
 
     def failed_since(self, queue: str, since_ms: int) -> int:
         """Returns how many jobs of this queue have failed for good since then."""
+        ...
+
+    def last_error(self, queue: str) -> str | None:
+        """Returns the error of the job of this queue that failed for good last."""
         ...
 
     def next_run(self) -> dict[str, int]:
@@ -115,8 +120,10 @@ def _replaced(peek: Peek) -> list[dict[str, Any]]:
             and (crash.node, crash.component) not in newest
         ):
             known = {name: getattr(crash, name) for name in ("node", "component", "crew", "reason", "text", "at_ms")}
-            failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
-            newest[crash.node, crash.component] = {**known, "failed_since": failed}
+            queue = queues.get(crash.crew, crash.crew)
+            failed = peek.failed_since(queue, crash.at_ms)
+            line = error_line(peek.last_error(queue)) if failed else None
+            newest[crash.node, crash.component] = {**known, "failed_since": failed, "error": line and line.line}
     return list(newest.values())
 
 

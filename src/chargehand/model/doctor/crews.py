@@ -63,9 +63,9 @@ def replaced(facts: Facts) -> Iterator[Finding]:
             severity=Severity.ERROR,
             cause="failing",
             about=crew,
-            short=f"every job of {crew} fails",
+            short=f"every job of {crew} fails" + (f", {summary(last.error, 120)}" if last.error else ""),
             text=f"crew {crew}: {jobs(last.failed_since)} failed and none was done since {last.component} was "
-            "replaced: the cause is not one process",
+            f"replaced: {last.error or 'the cause is not one process'}",
             remedy=f"{facts.command(f'jobs list --queue {queue} --state failed')} has the errors; fix the cause, then "
             f"{facts.command(f'jobs retry --queue {queue} --state failed')}",
             since_ms=last.at_ms,

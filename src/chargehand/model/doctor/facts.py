@@ -168,6 +168,8 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     failed_since: int = 0
     """How many jobs of its queue have failed for good since."""
+    error: str | None = None
+    """The error of the last one of them, in one line."""
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -156,6 +156,11 @@ class Peek:
         """Returns how many jobs of this queue have failed for good since then."""
         return int(self._db.rows(_SQL["failed_since"], (queue, since_ms))[0][0])
 
+    def last_error(self, queue: str) -> str | None:
+        """Returns the error of the job of this queue that failed for good last."""
+        rows = self._db.rows(_SQL["last_error"], (queue,))
+        return rows[0][0] if rows else None
+
     def next_run(self) -> dict[str, int]:
         """Returns in how many ms the first scheduled job of each queue is due."""
         return {str(queue): int(left) for queue, left in self._db.rows(_SQL["next_run"], (self._db.now,))}

@@ -23,7 +23,9 @@ BUSY_MS = 1500
 ENGINE_ERROR = apsw.Error
 """The error that reading a damaged file may raise."""
 _VERSION = "SELECT coalesce(max(version), 0) FROM chargehand_schema"
-_LAST_DONE = "SELECT max(finished_ms) FROM chargehand_job WHERE queue = ? AND state = 'done'"
+# SQLite uses the index of the finished jobs only if its condition is written out.
+_FINISHED = "state IN ('done', 'failed', 'cancelled')"
+_LAST_DONE = f"SELECT max(finished_ms) FROM chargehand_job WHERE queue = ? AND {_FINISHED} AND state = 'done'"
 _NEXT_RUN = """
 SELECT queue, min(run_at_ms) - ? FROM chargehand_job WHERE state = 'queued' AND waits_for = 'time' GROUP BY queue
 """
@@ -33,16 +35,22 @@ SELECT max(at) FROM (
   UNION ALL SELECT max(last_heartbeat_ms) FROM chargehand_health
   UNION ALL SELECT max(at_ms) FROM chargehand_given_up)
 """
-_POISON = """
+_POISON = f"""
 WITH suspected (id) AS (
   SELECT job FROM chargehand_crash WHERE job IS NOT NULL
   UNION SELECT id FROM (
-    SELECT id, reason FROM chargehand_job WHERE queue IN (SELECT queue FROM chargehand_crew) AND state = 'failed'
+    SELECT id, reason FROM chargehand_job
+    WHERE queue IN (SELECT queue FROM chargehand_crew) AND {_FINISHED} AND state = 'failed'
     ORDER BY finished_ms DESC LIMIT 1000) WHERE reason = 'poison')
 SELECT job.id, job.queue, job.crashes, job.state, job.label FROM suspected JOIN chargehand_job AS job USING (id)
 WHERE job.crashes >= ? AND job.state IN ('queued', 'running', 'failed') ORDER BY job.state = 'failed', job.seq DESC
 """
-_FAILED_SINCE = "SELECT count(*) FROM chargehand_job WHERE queue = ? AND state = 'failed' AND finished_ms > ?"
+_FAILED_SINCE = f"""
+SELECT count(*) FROM chargehand_job WHERE queue = ? AND {_FINISHED} AND state = 'failed' AND finished_ms > ?
+"""
+_LAST_ERROR = f"""
+SELECT error FROM chargehand_job WHERE queue = ? AND {_FINISHED} AND state = 'failed' ORDER BY finished_ms DESC LIMIT 1
+"""
 _TABLES = "SELECT sql FROM sqlite_schema WHERE tbl_name LIKE 'chargehand_%' AND sql IS NOT NULL ORDER BY rootpage"
 
 
@@ -86,6 +94,11 @@ class Peek:
     def failed_since(self, queue: str, since_ms: int) -> int:
         """Returns how many jobs of this queue have failed for good since then."""
         return int(self._db.all(_FAILED_SINCE, (queue, since_ms))[0][0])
+
+    def last_error(self, queue: str) -> str | None:
+        """Returns the error of the job of this queue that failed for good last."""
+        rows = self._db.all(_LAST_ERROR, (queue,))
+        return rows[0][0] if rows else None
 
     def next_run(self) -> dict[str, int]:
         """Returns in how many ms the first scheduled job of each queue is due."""

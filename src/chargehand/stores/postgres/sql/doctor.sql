@@ -107,6 +107,9 @@ SELECT max(finished_ms) FROM chargehand_end WHERE queue = $1 AND state = 'done'
 -- name: failed_since
 SELECT count(*) FROM chargehand_end WHERE queue = $1 AND state = 'failed' AND finished_ms > $2::bigint
 
+-- name: last_error
+SELECT error FROM chargehand_end WHERE queue = $1 AND state = 'failed' ORDER BY finished_ms DESC LIMIT 1
+
 -- name: next_run
 SELECT queue, min(run_at_ms) - {now} FROM chargehand_live WHERE waits = 'time' GROUP BY queue
 
