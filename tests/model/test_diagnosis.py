@@ -412,6 +412,18 @@ def test_flows_that_cannot_go_on_are_named() -> None:  # spec: CL-4 FL-4
     assert causes(facts(worker(), waiting_flows=flows)) == {}, "the job is queued, and will be performed"
 
 
+def test_an_open_breaker_is_told_with_the_last_error() -> None:  # spec: CL-4
+    crash = {
+        "crew": "tag",
+        "reason": "set-up failed",
+        "text": 'Traceback (most recent call last):\n  File "a.py", line 1, in set_up\nOSError: no model\n',
+        "at_ms": NOW,
+    }
+    tried = {"breakers": {"tag": "set-up failed (exit code 5); only worker:tag:0 is restarted"}}
+    text, _ = found_text(facts(worker(status="crashed", text="x"), view=tried, crashes=[crash]), "breaker")
+    assert text == "crew tag: all workers crashed of one cause, so only one is restarted: OSError: no model"
+
+
 def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     row = {**REPLACED, "at_ms": NOW - 120_000, "failed_since": 3}
     text, remedy = found_text(facts(worker(), replaced=[row]), "replaced")

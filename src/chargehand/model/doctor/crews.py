@@ -165,7 +165,7 @@ def _breaker(facts: Facts, crew: str, left: Sequence[NodeWorker], why: str) -> F
         cause="breaker",
         about=crew,
         since_ms=since,
-        text=f"crew {crew}: all workers crashed of one cause, so only one is restarted: {summary(why)}",
+        text=f"crew {crew}: all workers crashed of one cause, so only one is restarted: {died_of(facts, crew, why)}",
         remedy=f"fix the cause ({facts.command(f'crashes --crew {crew}')}), then {facts.command(f'reset {crew}')}",
         short=f"{crew}, all crashed, {died_of(facts, crew, why)}",
     )
