@@ -952,6 +952,26 @@ def test_a_pause_is_marked_as_a_pause_in_the_diagnosis(page: Page, served: Serve
     eventually(lambda: served.hand.job(held.id).state.value == "done")
 
 
+def test_a_problem_leads_to_what_it_is_about(page: Page) -> None:  # spec: DB-6
+    def finding(cause: str, about: str, severity: str = "error") -> dict[str, Any]:
+        return {
+            "severity": severity, "cause": cause, "about": about, "short": cause, "text": f"{cause} of {about}",
+            "remedy": "chargehand", "since_ms": None,
+        }  # fmt: skip
+
+    job = "01a1f4f56d583afc28db20c917bf0ca5"
+    found = [finding("failing", "steps"), finding("crashing", "worker:faults:0"), finding("poison", job, "note")]
+    page.route("**/api/v1/doctor", lambda route: route.fulfill(json={"headline": "down", "findings": found}))
+    page.reload()
+    problem = page.locator(".problems li")
+    failed = problem.filter(has_text="failing of steps").get_by_role("link", name="Failed jobs")
+    expect(failed).to_have_attribute("href", "#/jobs?queue=steps&state=failed")
+    expect(problem.filter(has_text="poison of").get_by_role("button")).to_have_text("Retry job 17bf0ca5")
+    problem.filter(has_text="crashing of").get_by_role("link", name="Crash reports").click()
+    expect(page.get_by_role("heading", name="Crashes of faults")).to_be_visible()
+    page.unroute_all(behavior="wait")
+
+
 def test_ten_thousand_jobs_of_a_flow_do_not_stutter(page: Page, served: Served) -> None:  # spec: FL-4 DB-3
     served.hand.pause("steps")
     with served.hand.flow("ten thousand.mp4") as flow:

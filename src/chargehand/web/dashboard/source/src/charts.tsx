@@ -59,6 +59,9 @@ function showLast(plot: uPlot | null): void {
   if (plot && plot.data[0].length && (plot.cursor.left ?? -1) < 0) plot.setLegend({ idx: plot.data[0].length - 1 });
 }
 
+/** Returns the width of a vertical axis in pixels, so that its longest text is not cut. */
+const widthOf = (_u: uPlot, texts: string[] | null): number => Math.max(44, 10 + 6 * Math.max(0, ...(texts ?? []).map((text) => text.length)));
+
 export function Chart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -101,7 +104,7 @@ export function Chart(props: Props) {
             values: (_u, ticks, _axis, _space, apart) => ticks.map((tick) => clockAt(tick, apart)),
           },
           ...scales.map((scale, at) => ({
-            scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: 44, gap: 4, space: 28, font: "10px system-ui",
+            scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: widthOf, gap: 4, space: 28, font: "10px system-ui",
             ticks: { show: false },
             grid: { show: at === 0, stroke: grid, width: 1 },
             ...(scale === "jobs" ? { incrs: INCREMENTS } : {}),

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { get } from "./api";
 import { crashedAt, info } from "./live";
 import { Ago, Copy, Empty, Failure, Skeleton, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
-import { to, toJob } from "./route";
+import { place, to, toJob } from "./route";
 import type { CrashDetail, CrashRecord as Crash } from "./types";
 import { bytes, length, plain, shortId } from "./words";
 
@@ -14,20 +14,29 @@ interface Page {
 }
 
 export function CrashesPage() {
+  const crew = place.value.query.get("crew") || undefined;
   return (
     <>
-      <h1 tabIndex={-1}>Crashes</h1>
-      <Crashes again={crashedAt.value} />
+      <h1 tabIndex={-1}>Crashes{crew && ` of ${crew}`}</h1>
+      {crew && <p><a href={to("crashes")}>Crashes of all crews</a></p>}
+      <Crashes key={crew} crew={crew} again={crashedAt.value} />
     </>
   );
 }
 
-export function Crashes({ component, node, again }: { component?: string; node?: string; again?: number | undefined }) {
+interface Which {
+  component?: string;
+  crew?: string | undefined;
+  node?: string;
+  again?: number | undefined;
+}
+
+export function Crashes({ component, crew, node, again }: Which) {
   const [trail, setTrail] = useState<string[]>([]);
   const after = trail[trail.length - 1] ?? null;
   const [page, error] = useAsked<Page>(
-    () => get("api/v1/crashes", { component, node, limit: 20, after }),
-    [component, node, after, again],
+    () => get("api/v1/crashes", { component, crew, node, limit: 20, after }),
+    [component, crew, node, after, again],
   );
   return (
     <>

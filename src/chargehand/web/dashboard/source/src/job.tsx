@@ -251,7 +251,7 @@ function Attempts({ job }: { job: JobDetail }) {
                   <td class="what">
                     {each.error && (
                       <details>
-                        <summary>{each.cause}</summary>
+                        <summary>{plain(each.cause ?? each.error)}</summary>
                         <Text label="Error of this attempt">{each.error}</Text>
                       </details>
                     )}

@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { get, may, session } from "./api";
-import { acting, connection, crashedAt, health, isGone, nodeless, nodeNames, nodes, pauses, queueNames, queues, workers } from "./live";
+import { acting, connection, crashedAt, crews, health, isGone, nodeless, nodeNames, nodes, pauses, queueNames, queues, workers } from "./live";
 import { order, retryFailed, retryJob } from "./orders";
 import { Ago, Copy, Mark, toneOf } from "./parts";
 import { to } from "./route";
@@ -78,11 +78,15 @@ export function watchProblems(): void {
 
 const CREW_CRASHES = ["backoff", "given-up", "breaker", "crashing"];
 /** Causes without an order, which a link leads on from. */
-const LINKED = ["replaced", "node-gone", "crashing", "backoff"];
+const LINKED = ["replaced", "node-gone", "crashing", "backoff", "failing"];
 const STATES: Record<string, string> = { paused: "paused", poison: "crashed", "node-gone": "gone" };
 
 /** The mark of a finding: colour and shape. */
 export const stateOfFinding = ({ cause, severity }: Finding): string => STATES[cause] ?? severity;
+
+/** The crew that a finding is about, or whose worker it is about. */
+const crewOf = (about: string): string => about.split("worker:").pop()!.split(":")[0]!;
+const queueOf = (crew: string): string => crews.value.find((each) => each.name === crew)?.queue ?? crew;
 
 /** The buttons and links that mend a problem. */
 export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }) {
@@ -92,7 +96,7 @@ export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }
     may("control") &&
     acting.value && (
       <button aria-label={`${text} ${name}`} data-key={text === "Resume" ? "p" : "r"} onClick={() => void work().then(() => examineSoon(1000))}>
-        {brief ? text : `${text} ${name}`}
+        {brief && cause !== "poison" ? text : `${text} ${name}`} {/* of several jobs only one */}
       </button>
     );
   const size = [...workers.values()].filter((kept) => kept.now.peek().crew === about).length;
@@ -116,10 +120,11 @@ export function Remedy({ finding, brief }: { finding: Finding; brief?: boolean }
   return (
     <div class="buttons">
       {remedies[cause]?.()}
-      {CREW_CRASHES.includes(cause) && <a href={to("crashes")}>Crash reports</a>}
+      {CREW_CRASHES.includes(cause) && <a href={to("crashes", undefined, { crew: crewOf(about) })}>Crash reports</a>}
       {cause === "poison" && <a href={to("job", about)}>Job</a>}
       {cause === "replaced" && <a href={to("worker", about)}>Worker</a>}
       {cause === "node-gone" && <a href={to("nodes")}>Nodes</a>}
+      {cause === "failing" && <a href={to("jobs", undefined, { queue: queueOf(about), state: "failed" })}>Failed jobs</a>}
       {cause === "failed-jobs" && <a href={to("jobs", undefined, { state: "failed" })}>Failed jobs</a>}
       {!remedies[cause] && brief && !LINKED.includes(cause) && <Copy text={finding.remedy} what="the remedy" label="Copy remedy" />}
     </div>
