@@ -43,6 +43,24 @@ def fail(store: Store, error: str, worker: str, **options: object) -> str:
     return new.id
 
 
+def test_a_line_of_the_error_selects(store: Store) -> None:  # spec: DB-3
+    begin = 'Traceback (most recent call last):\n  File "a.py", line 1, in perform\n'
+    lines = [
+        "ValueError: song 7 is (cut)", "ValueError: song 1.5 is (cut)", "ValueError: song x is (cut)",
+        "ValueError: song 7 is (cut) short", "OSError: '/a b/é.flac'", "OSError: 'é.flac'", "AssertionError",
+        "AssertionError: 12",
+    ]  # fmt: skip
+    ids = [fail(store, f"{begin}{line}\n", "w", id=f"j{nr}") for nr, line in enumerate(lines)]
+    put(store, job("waits"))
+    assert found(store, 'cause:"ValueError: song * is (cut)"') == ["j1", "j0"]
+    assert found(store, 'cause:"ValueError: song * is…"') == ["j3", "j1", "j0"]
+    assert found(store, "cause:\"OSError: '*'\"") == ["j4"]
+    assert found(store, "cause:AssertionError") == ["j6"]
+    assert found(store, 'cause:"AssertionError: *" state:failed') == ["j7"]
+    assert store.jobs.tally(parse("cause:AssertionError"), 60.0).failed == 1
+    assert len(ids) == len(found(store, "error:perform"))
+
+
 def test_each_word_selects(store: Store) -> None:  # spec: DB-3 HT-3
     cuda = fail(store, "CUDA out of memory", "worker:tag:0", id="j-cuda", queue="tag", label="Summer 50%.flac")
     other = fail(store, "truncated", "worker:tag:1", id="j-other", queue="tag", tags=("nightly", "big"))

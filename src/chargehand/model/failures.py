@@ -12,7 +12,7 @@ import msgspec
 from chargehand.errors import STACKS_FOLLOW
 from chargehand.model.error_line import error_line
 from chargehand.model.job import State
-from chargehand.model.job_query import text_of
+from chargehand.model.job_query import line_pattern, text_of
 from chargehand.model.records import FailedJob, JobFilter, JobMatch
 
 MOST_GROUPS = 50
@@ -55,16 +55,17 @@ def grouped(jobs: Iterable[FailedJob], which: JobFilter) -> list[FailureGroup]:
 
 
 def _group(jobs: list[FailedJob], reason: str | None, pattern: str, which: JobFilter) -> FailureGroup:
-    matches = (JobMatch("error", pattern, "part"),) if pattern else ()
+    line = _line(jobs)
+    matches = (line,) if line else (JobMatch("error", pattern, "part"),) if pattern else ()
     chosen = msgspec.structs.replace(
         which,
         state=State.FAILED,
         reason=which.reason if reason is None else reason,
         matches=tuple(dict.fromkeys((*which.matches, *matches))),
     )
-    line = error_line((jobs[0].error or "").partition(STACKS_FOLLOW)[0])
+    cause = error_line((jobs[0].error or "").partition(STACKS_FOLLOW)[0])
     return FailureGroup(
-        cause=str(reason or "no error was recorded") if line is None else line.line,
+        cause=str(reason or "no error was recorded") if cause is None else cause.line,
         where=crashed_in(jobs[0].error),
         count=len(jobs),
         queues=tuple(sorted({job.queue for job in jobs})),
@@ -72,6 +73,21 @@ def _group(jobs: list[FailedJob], reason: str | None, pattern: str, which: JobFi
         last_ms=max((job.finished_ms for job in jobs if job.finished_ms is not None), default=None),
         filter=text_of(chosen),
     )
+
+
+def _line(jobs: list[FailedJob]) -> JobMatch | None:
+    """Returns the match of the line that the errors of these jobs have in common, if it selects all of them."""
+    texts = [job.error or "" for job in jobs]
+    lines = {_CHANGING.sub("*", _cut(_first_line(text))) for text in texts}
+    if len(lines) != 1 or not (line := lines.pop()).strip("* …") or any(map(_crash_frame, texts)):
+        return None
+    found = re.compile(line_pattern(line))
+    return JobMatch("cause", line) if all(map(found.search, texts)) else None
+
+
+def _cut(line: str) -> str:
+    """Returns a line, or its beginning with a mark that it goes on."""
+    return line if len(line) <= LONGEST else f"{line[:LONGEST].rstrip('…')}…"
 
 
 def signature(error: str | None) -> str:

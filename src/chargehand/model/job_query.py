@@ -7,6 +7,7 @@ state:failed error:"CUDA" since:1h`, and free text. Pure.
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -19,6 +20,16 @@ MOST_CHARACTERS = 2000
 MOST_WORDS = 50
 MOST_STEPS = 20
 """The number of keys in a path into the payload."""
+_CHANGING = (
+    r"(0x[0-9a-fA-F]+(?![0-9a-fA-F])"  # an address
+    r"|(?<![0-9A-Za-z_])[0-9a-fA-F]{8,}(?![0-9A-Za-z_])"  # an id
+    r"|(?<![0-9])[0-9]+(\.[0-9]+)*(?!\.?[0-9])"  # a number
+    r"{path})"
+)
+"""What `*` stands for in a line of an error. Each can begin and end only at one place, so that no text makes the search
+slow."""
+_PATH = r"""|[^'"\s/]*/[^'"\n]*"""
+_STARS = re.compile(r"\*+")
 LONGEST_MS = 3650 * 86_400_000
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
@@ -51,6 +62,11 @@ FIELDS = (
     FieldHelp("state", "queued, running, done, failed or cancelled", "state:failed"),
     FieldHelp("reason", "why it failed or was cancelled: raised, timed-out, poison, gave-up, …", "reason:poison"),
     FieldHelp("error", "a part of the error", 'error:"CUDA out of memory"'),
+    FieldHelp(
+        "cause",
+        "a whole line of the error; * is a number, an id or a path in quotes",
+        'cause:"ValueError: song * is cut"',
+    ),
     FieldHelp("tags", "a tag; several words ask for all of them", "tags:nightly"),
     FieldHelp("since", "created at most so long ago: 90s, 10m, 1.5h, 2d, 1w", "since:1h"),
     FieldHelp("until", "created at least so long ago", "until:1d"),
@@ -70,7 +86,7 @@ _NAMES = tuple(each.name for each in FIELDS)
 _ALIASES = {"tag": "tags", "text": "text"}
 _WORKER = "worker:"
 _ALWAYS_PART = ("error", "text", "id")
-_MATCHED = ("label", "id", "key", "share", "sequence", "item", "error", "text", "worker", "node")
+_MATCHED = ("label", "id", "key", "share", "sequence", "item", "error", "cause", "text", "worker", "node")
 
 
 def parse(text: str) -> JobFilter:
@@ -151,6 +167,8 @@ def _known(name: str) -> str:
 
 def _match(word: Word) -> JobMatch:
     name = str(word.name)
+    if name == "cause":
+        return JobMatch(name, _exact(word))
     value = _worker(word.value) if name == "worker" and not word.like else word.value
     how = "part" if word.like or name in _ALWAYS_PART else "like" if "*" in value else "is"
     return JobMatch(name, value, how)
@@ -248,6 +266,18 @@ def merged(first: JobFilter, second: JobFilter) -> JobFilter:
             raise ConfigurationError(f"the filter gives {field} twice: {one} and {two}")
         changes[field] = one if two is None else two
     return msgspec.structs.replace(first, **changes)
+
+
+def line_pattern(cause: str) -> str:
+    """Returns a regular expression, for Python and for PostgreSQL, of texts with this line. `*` stands for an address,
+    an id, a number, or a path in quotes; `…` at the end for the rest of the line."""
+    begin = cause.removesuffix("…")
+    first, *others = _STARS.split(begin)
+    made = [r"(^|\n)[ \t]*", re.escape(first)]
+    for before, after in pairwise((first, *others)):
+        in_quotes = before[-1:] in ("'", '"') and after[:1] == before[-1:]
+        made += _CHANGING.replace("{path}", _PATH if in_quotes else ""), re.escape(after)
+    return "".join(made) + (r"[ \t\r]*(\n|$)" if begin == cause else "")
 
 
 def pattern(match: JobMatch) -> str:

@@ -475,7 +475,7 @@ class JobMatch(msgspec.Struct, frozen=True):
     """A condition on one field of a job: what the filter language has beyond the fields of JobFilter."""
 
     field: str
-    """label, id, key, share, sequence, item, error, worker, node, tag, text, or `payload.` and keys."""
+    """label, id, key, share, sequence, item, error, cause, worker, node, tag, text, or `payload.` and keys."""
     text: str
     how: Literal["is", "like", "part"] = "is"
     """Whether the value must be the text, be like it (`*` stands for any characters), or have a part that is like it.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chargehand.codec import MARK
-from chargehand.model.job_query import pattern
+from chargehand.model.job_query import line_pattern, pattern
 from chargehand.model.records import PAYLOAD, JobMatch
 from chargehand.stores.rows import clean, readable
 
@@ -20,13 +20,14 @@ class Matching:
     """Makes conditions for one engine."""
 
     def __init__(
-        self, columns: Mapping[str, str], like: str, payload: Callable[[Sequence[str]], Condition], tagged: str,
-        attempted: str,
+        self, columns: Mapping[str, str], like: str, regular: str, payload: Callable[[Sequence[str]], Condition],
+        tagged: str, attempted: str,
     ) -> None:  # fmt: skip
-        """`columns`: the SQL of each field; `like`: the operator that ignores case; `payload`: the SQL of a value in
+        """`columns`: the SQL of each field; `like`: the operator that ignores case; `regular`: that of
+        regular expressions; `payload`: the SQL of a value in
         the payload, as text; `tagged`: the condition that a job has a tag; `attempted`: the condition that an attempt
         of the job had a worker, with `{}` in place of what is asked of the columns node and worker."""
-        self._columns, self._like, self._payload = columns, like, payload
+        self._columns, self._like, self._regular, self._payload = columns, like, regular, payload
         self._attempted = attempted
         self.tagged = tagged
         """The condition that a job has a tag."""
@@ -38,6 +39,8 @@ class Matching:
         if match.field == "text":
             asked = [self._compared(self._shown(name), match) for name in SEARCHED]
             return f"({' OR '.join(sql for sql, _ in asked)})", [each for _, values in asked for each in values]
+        if match.field == "cause":
+            return f"{self._columns['error']} {self._regular} ?", (line_pattern(match.text),)
         if match.field in ("worker", "node"):
             return self._held(match)
         if match.field.startswith(PAYLOAD):

@@ -24,6 +24,7 @@ MATCHING = Matching(
         **{name: f"coalesce(t.{name}, e.{name})" for name in ("error", "node", "worker")},
     },
     "ILIKE",
+    "~",
     _in_payload,
     "EXISTS (SELECT FROM chargehand_tag o WHERE o.tag = ? AND o.job = j.seq)",
     "EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = j.seq AND {})",

@@ -21,6 +21,7 @@ def _in_payload(steps: Sequence[str]) -> Condition:
 MATCHING = Matching(
     {name: name for name in ("id", "label", "key", "item", "error", "share", "sequence", "node", "worker")},
     "LIKE",
+    "REGEXP",
     _in_payload,
     "EXISTS (SELECT 1 FROM chargehand_tag AS g WHERE g.tag = ? AND g.job = seq)",
     "EXISTS (SELECT 1 FROM chargehand_attempt AS a WHERE a.job = seq AND {})",

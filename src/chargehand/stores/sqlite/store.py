@@ -6,6 +6,7 @@ Every write first takes a `flock` on a file beside the database. That makes writ
 
 import fcntl
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Generator
@@ -65,6 +66,11 @@ def opening(path: Path) -> Generator[None]:
         before = files.descriptors_on(path)
         yield
         _ours[path] = _ours.get(path, set()) | (files.descriptors_on(path) - before)
+
+
+def _has(regular: str, text: str | None) -> bool | None:
+    """Returns whether a text has a part that matches a regular expression: `text REGEXP regular` in SQL."""
+    return None if text is None else re.search(regular, text) is not None
 
 
 class SqliteStore:
@@ -158,6 +164,7 @@ class SqliteStore:
         self._db = self._reading.connection = apsw.Connection(str(self.path), flags)
         self._file = files.identity_of(self.path)
         self._db.set_busy_handler(self._busy)
+        self._db.create_scalar_function("regexp", _has, 2, deterministic=True)
 
     def _configure(self, checkpoint_pages: int) -> None:
         if self._db.pragma("journal_mode") != "wal":

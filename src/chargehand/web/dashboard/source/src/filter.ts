@@ -2,7 +2,7 @@
 
 /** The fields that the filter line offers, each with the beginning of its values. */
 export const FIELDS = [
-  "queue:", "state:", "reason:", "error:", "tags:", "since:", "until:", "older:", "worker:", "node:", "payload.", "label:~", "id:",
+  "queue:", "state:", "reason:", "error:", "cause:", "tags:", "since:", "until:", "older:", "worker:", "node:", "payload.", "label:~", "id:",
   "key:", "flow:", "share:", "sequence:", "item:~",
 ];
 export const REASONS = ["raised", "timed-out", "gave-up", "poison", "no-progress", "retries-used-up", "predecessor"];
