@@ -232,7 +232,8 @@ def _node(node: dict[str, Any]) -> list[Any]:
     crews = show.staff((crew["crew"], crew["live"], crew["configured"]) for crew in node["crews"])
     status = f"{node['status']} ({node['drain']})" if node["drain"] else node["status"]
     times = [show.ago(node[name]) for name in ("started_ms", "last_beat_ms")]
-    return [node["name"], status, node["machine"], node["pid"], node["version"], *times, crews, node["reason"]]
+    about = "; ".join(filter(None, (node["reason"], crews))) or None
+    return [node["name"], status, node["machine"], node["pid"], node["version"], *times, about]
 
 
 def _queue(queue: dict[str, Any]) -> list[Any]:

@@ -31,7 +31,7 @@ def claims(
         (c.id, c.claim, c.queue, c.worker, c.node, *times, c.item, c.label)
         for c, times in zip(found, since, strict=True)
     ]
-    show.table(columns, rows)
+    show.table(columns, rows) if rows else show.line("no worker holds a job")
 
 
 @app.command("release")

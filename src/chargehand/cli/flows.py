@@ -47,7 +47,7 @@ def flows(
         show.json(found)
         return
     columns = ("ID", "STATE", "JOBS", "DONE", "RUNNING", "WAITING", "FAILED", "CREATED", "TOOK", "NAME")
-    show.table(columns, [_row(flow) for flow in found])
+    show.table(columns, [_row(flow) for flow in found]) if found else show.line("no flows")
 
 
 def _row(flow: FlowRecord) -> list[Any]:

@@ -9,7 +9,7 @@ from chargehand.errors import EXIT_ERROR
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import GONE
 
-COLUMNS = ("NODE", "STATUS", "MACHINE", "PID", "VERSION", "STARTED", "LAST BEAT", "CREWS", "REASON")
+COLUMNS = ("NODE", "STATUS", "MACHINE", "PID", "VERSION", "STARTED", "LAST BEAT", "CREWS")
 
 
 def nodes(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
@@ -29,7 +29,8 @@ def nodes(app: find.App = None, store: find.Store = None, json: find.Json = Fals
 
 def table(found: Sequence[NodeBody]) -> None:
     """Prints the nodes."""
-    show.table(COLUMNS, [_row(node) for node in found])
+    rows = [_row(node) for node in found]
+    show.table(COLUMNS, rows) if rows else show.line("no nodes; start one with `chargehand work APP`")
 
 
 def _row(node: NodeBody) -> list[str | int | None]:
@@ -37,4 +38,5 @@ def _row(node: NodeBody) -> list[str | int | None]:
     crews = show.staff((crew.crew, crew.live, crew.configured) for crew in node.crews)
     status = f"{node.status} ({node.drain})" if node.drain else node.status
     about = [node.name, status, node.machine, node.pid, node.version, show.ago(node.started_ms), beat]
-    return [*about, crews or None, node.reason]
+    # In the last column, the sentence of a table, so that a narrow terminal cuts neither.
+    return [*about, "; ".join(filter(None, (node.reason, crews))) or None]

@@ -7,6 +7,7 @@ import typer
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR
 from chargehand.model.doctor.wording import size
+from chargehand.model.error_line import own_frames
 from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 
 
@@ -42,7 +43,9 @@ def _print(found: WorkerStacks) -> None:
     show.line(f"{found.component}{pid}{job}: {found.text}")
     if used := _used(found):
         show.line(f"uses {', '.join(used)}")
-    for title, text in (("stacks", found.stacks), ("threads, from /proc", found.threads)):
+    own = "\n".join(own_frames(found.stacks))
+    parts = (("frames of the application", own), ("stacks", found.stacks), ("threads, from /proc", found.threads))
+    for title, text in parts:
         if text:
             show.line(f"\n{title}:")
             for each in text.splitlines():
