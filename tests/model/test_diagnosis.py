@@ -440,6 +440,9 @@ def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     text, _ = found_text(raised, "failing")
     assert text == "crew tag: 3 jobs failed and none was done since worker:tag:0 was replaced: KeyError: 'artist'"
     assert "every job of tag fails, KeyError: 'artist'" in diagnose(raised, moment).headline
+    for at, begin in ((0, "not"), (row["at_ms"] - 1, "not"), (NOW, "partly not")):  # as on a node elsewhere
+        mail = facts(replaced=[row], last_done={"mail": at})
+        assert diagnose(mail, moment).headline.startswith(f"{begin} working since")
 
 
 def test_gravest_first_then_likeliest() -> None:  # spec: CL-4

@@ -102,6 +102,9 @@ def _not_working(facts: Facts, errors: list[Finding], moment: Callable[[int], st
     workers = facts.node.view.workers if facts.node.view else ()
     affected = {finding.about for finding in errors}
     others = any(worker.status == Status.HEALTHY and worker.crew not in affected for worker in workers)
+    if first.since_ms:  # nodes elsewhere may do the jobs
+        queues = affected | {facts.queue_of(each) for each in affected}
+        others |= any(at >= first.since_ms for queue, at in facts.last_done.items() if queue not in queues)
     partly = "partly " if first.cause not in GLOBAL and "*" not in affected and others else ""
     known = first.since_ms or (facts.done_ms if first.cause in GLOBAL else None)
     since = f" since {moment(known)}" if known else ""
