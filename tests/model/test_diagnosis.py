@@ -424,6 +424,26 @@ def test_an_open_breaker_is_told_with_the_last_error() -> None:  # spec: CL-4
     assert text == "crew tag: all workers crashed of one cause, so only one is restarted: OSError: no model"
 
 
+def test_workers_that_nodes_elsewhere_gave_up() -> None:  # spec: CL-4 MN-1
+    marks = [{"component": "worker:tag:0", "crew": "tag", "reason": "6 crashes", "node": name} for name in ("a", "b")]
+    crash = {"crew": "tag", "reason": "set-up failed", "text": "OSError: no model", "at_ms": NOW}
+    peers = [{"name": name, "connected": True} for name in ("a", "b")]
+
+    def found(count: int, *living: dict[str, Any]) -> Facts:
+        none = {"held": False, "view": None}
+        crews = [{"name": "tag", "queue": "tag", "workers": 1}]
+        return facts(node=none, server={"peers": living}, given_up=marks[:count], crashes=[crash], crews=crews)
+
+    all_down = found(2, *peers)
+    text, remedy = found_text(all_down, "given-up")
+    assert text == "crew tag: 2 given up on a, b: OSError: no model"
+    assert remedy == "chargehand crashes --crew tag has the reports; then chargehand reset tag"
+    assert (causes(all_down)["given-up"], causes(found(1, *peers))["given-up"]) == ("error", "warning")
+    gone = found(2, peers[1])
+    assert found_text(gone, "given-up")[0] == "crew tag: 1 given up on b: OSError: no model"
+    assert "the next node starts them only if" in found_text(found(2), "given-up")[0]
+
+
 def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     row = {**REPLACED, "at_ms": NOW - 120_000, "failed_since": 3}
     text, remedy = found_text(facts(worker(), replaced=[row]), "replaced")
@@ -440,7 +460,7 @@ def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     text, _ = found_text(raised, "failing")
     assert text == "crew tag: 3 jobs failed and none was done since worker:tag:0 was replaced: KeyError: 'artist'"
     assert "every job of tag fails, KeyError: 'artist'" in diagnose(raised, moment).headline
-    for at, begin in ((0, "not"), (row["at_ms"] - 1, "not"), (NOW, "partly not")):  # as on a node elsewhere
+    for at, begin in ((0, "not"), (NOW - 120_001, "not"), (NOW, "partly not")):  # as on a node elsewhere
         mail = facts(replaced=[row], last_done={"mail": at})
         assert diagnose(mail, moment).headline.startswith(f"{begin} working since")
 

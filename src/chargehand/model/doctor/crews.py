@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chargehand.errors import summary
 from chargehand.model.address import written
+from chargehand.model.doctor import server as by_server
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Crash, Facts, QueueFacts
 from chargehand.model.doctor.wording import jobs, length, times
@@ -81,17 +82,28 @@ def died_of(facts: Facts, crew: str, otherwise: str) -> str:
 
 
 def _remembered(facts: Facts) -> Iterator[Finding]:
-    """Yields the crews with workers that were given up, when no node answers."""
+    """Yields the crews with workers that were given up, when no node answers here; others may run elsewhere."""
+    nodes = [] if facts.server is None else [peer.name for peer in by_server.living(facts.server)]
     for crew in dict.fromkeys(mark.crew for mark in facts.given_up):
         marks = [mark for mark in facts.given_up if mark.crew == crew]
+        elsewhere = [mark for mark in marks if mark.node in nodes]
+        configured = next((row.workers for row in facts.crews if row.name == crew), 0) * len(nodes)
+        if elsewhere:
+            marks = elsewhere
+            on = ", ".join(sorted({mark.node for mark in marks}))
+            text = f"crew {crew}: {len(marks)} given up on {on}: {died_of(facts, crew, marks[-1].reason)}"
+            remedy = f"{facts.command(f'crashes --crew {crew}')} has the reports; then {facts.command(f'reset {crew}')}"
+        else:
+            text = f"crew {crew}: {len(marks)} given up earlier ({summary(marks[-1].reason)}); the next node starts "
+            text += "them only if the code or the settings have changed"
+            remedy = f"{facts.command(f'crashes --crew {crew}')}; once a node runs: {facts.command(f'reset {crew}')}"
         yield Finding(
-            severity=Severity.WARNING,
+            severity=Severity.ERROR if 0 < configured <= len(elsewhere) else Severity.WARNING,
             cause="given-up",
             about=crew,
             since_ms=max(mark.at_ms for mark in marks),
-            text=f"crew {crew}: {len(marks)} given up earlier ({summary(marks[-1].reason)}); the next node starts them "
-            "only if the code or the settings have changed",
-            remedy=f"{facts.command(f'crashes --crew {crew}')}; once a node runs: {facts.command(f'reset {crew}')}",
+            text=text,
+            remedy=remedy,
             short=f"{crew}, {len(marks)} given up, {died_of(facts, crew, marks[-1].reason)}",
         )
 

@@ -133,6 +133,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     crew: str
     reason: str
     at_ms: int = 0
+    node: str = ""
+    """Its node; empty in a store for one node."""
 
 
 class Crash(msgspec.Struct, frozen=True, kw_only=True):
