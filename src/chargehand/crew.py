@@ -195,9 +195,9 @@ def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobR
 
 
 def late(service: "Service", job: JobRecord, timeout: float | None) -> ResultTimeout:
-    """Returns the error for a job that has not ended in time; it says why if no worker will take the job."""
+    """Returns the error for a job that has not ended in time; it says why if no worker takes the job."""
     why = service.why_waiting(job.queue) if job.state is State.QUEUED else None
-    state = job.state.value + ("" if why is None else f", and no worker will take it: {summary(why)}")
+    state = job.state.value + ("" if why is None else f", and no worker takes it: {summary(why)}")
     text = f"job {job.id} did not end within {timeout or 0:g} s; it is {state}"
     return ResultTimeout(text, job.id, job.state.value, why)
 

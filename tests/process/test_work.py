@@ -65,10 +65,12 @@ def test_a_wait_says_why_nobody_will_do_the_job(hand: Chargehand) -> None:  # sp
         with pytest.raises(TimeoutError, match=r"all workers of wrong are given up .*: chargehand reset wrong"):
             ref.wait(0.05)
         hand.pause("wrong")
-        with pytest.raises(TimeoutError, match="it is queued, and no worker will take it: it is paused"):
+        with pytest.raises(
+            TimeoutError, match="it is queued, and no worker takes it: it is paused: chargehand resume wrong"
+        ):
             asyncio.run(ref.result(timeout=0.05))
         hand.resume("wrong")
-    with pytest.raises(TimeoutError, match="no worker will take it: no node runs: chargehand work APP"):
+    with pytest.raises(TimeoutError, match="no worker takes it: no node runs: chargehand work APP"):
         ref.wait(0.05)
 
 

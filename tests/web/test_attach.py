@@ -206,7 +206,7 @@ LATE = ResultTimeout("job 1 did not end", "1", "queued", "all workers of tag are
         (JobFailed("1", "raised", "ValueError: secret"), 409, ("the job failed", "1", "raised")),
         (JobCancelled("job 1 was cancelled", "1"), 409, ("the job was cancelled", "1", "cancelled")),
         (ResultTimeout("late", "1", "running"), 504, ("the job did not end in time", "1", None)),
-        (LATE, 504, ("the job did not end in time, and no worker will take it", "1", None)),
+        (LATE, 504, ("the job did not end in time, and no worker takes it", "1", None)),
     ],
 )
 @pytest.mark.parametrize("theirs", [None, "before", "after"])

@@ -133,7 +133,7 @@ def test_a_job_elsewhere_is_waited_for(web: Web, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CHARGEHAND_KEY", str(web.token))
     with served(web) as url, ThreadPoolExecutor() as aside:
         monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
-        assert "no worker will take it" in waited(0)
+        assert "no worker takes it" in waited(0)
         first = web.hand.jobs(JobFilter())[0].id
         web.hand.cancel(first)
         waiting = aside.submit(waited, 30)

@@ -47,7 +47,7 @@ from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import address
 from chargehand.model.failures import FailureGroup, grouped
 from chargehand.model.flows import FlowFilter, FlowRecord, Predecessor, PredecessorFilter
-from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
+from chargehand.model.health import APP, FRESH_MS, Findings, held_up, is_healthy, judge, paused_on_purpose, unserved
 from chargehand.model.job import FINISHED, Attempt, JobRecord
 from chargehand.model.records import (
     ClaimRow,
@@ -358,14 +358,14 @@ class Readings:
         with self.stores.use() as store:
             rows, crews, pauses = store.fleet.health(), store.fleet.crews(living=True), store.fleet.pauses()
         queues = {crew.name: crew.queue for crew in crews}
-        paused = [pause.scope for pause in pauses]
-        if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
-            return "it is paused: chargehand resume"
+        paused = paused_on_purpose(queue, queues, [pause.scope for pause in pauses])
+        if paused is not None:
+            return paused
         if not any(row.component == APP and live_pid(row) for row in rows):
             return "no node runs: chargehand work APP"
         rows = [row for row in rows if row.node_lives]
         members = [member_of_component(component_of(row)) for row in rows if row.component != APP]
-        return unserved([(queue, 0)], queues, members).get(queue)
+        return held_up(queue, queues, members)
 
     def silent_node(self) -> dict[str, Any] | None:
         with refusals(self.location.node):

@@ -101,7 +101,7 @@ CODES: dict[str, ErrorCode] = {
     ),
     "refused": ErrorCode("The operation is not possible; the text says why.", "correct what the text names"),
     "result-timeout": ErrorCode(
-        "The job has not ended in time. `why` states the reason if no worker will take it.",
+        "The job has not ended in time. `why` states the reason if no worker takes it.",
         "`chargehand doctor`, or wait longer: the job goes on",
     ),
     "retry": ErrorCode("Raised by a handler to be called again after some time.", "nothing"),

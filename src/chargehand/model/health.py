@@ -138,6 +138,29 @@ def unserved(
     return found
 
 
+def paused_on_purpose(queue: str, queues: Mapping[str, str], paused: Sequence[str]) -> str | None:
+    """Returns how the pause of all crews of a queue is ended; None: not all are paused. `queues` as in `unserved`."""
+    crews = [crew for crew, served in queues.items() if served == queue]
+    if "*" in paused:
+        return "it is paused: chargehand resume"
+    if crews and all(crew in paused for crew in crews):
+        return f"it is paused: {'; '.join(f'chargehand resume {crew}' for crew in crews)}"
+    return None
+
+
+def held_up(queue: str, queues: Mapping[str, str], members: Sequence[Member]) -> str | None:
+    """Returns why no worker takes a due job of the queue at present, while a node runs; None: nothing is known."""
+    never = unserved([(queue, 0)], queues, members).get(queue)
+    if never is not None:
+        return never
+    crews = [crew for crew, served in queues.items() if served == queue]
+    concerned = [member for member in members if member.crew in crews]
+    if all(member.status == Status.CRASHED for member in concerned):
+        why = f" ({summary(concerned[0].text)})" if concerned[0].text else ""
+        return f"all workers of {', '.join(crews)} crashed and wait to be restarted{why}"
+    return None
+
+
 def will_work(place: Place) -> bool:
     """Whether the worker accepts jobs, or will without intervention."""
     if place.in_line and not place.alive:

@@ -204,7 +204,7 @@ async def _result_late(request: Request, error: Exception) -> Response:
     if isinstance(error, ResultTimeout):
         body |= {"job": error.job_id, "state": error.state}
         if error.why is not None:
-            body["detail"] = "the job did not end in time, and no worker will take it"
+            body["detail"] = "the job did not end in time, and no worker takes it"
             log.warning("a route waited for a job that no worker will take", job=error.job_id, why=error.why)
     return JSONResponse(body, 504)
 
