@@ -27,6 +27,7 @@ does = hand.crew("does", "runnable_handlers:Doer", max_attempts=4)
 rows = hand.crew("rows", "runnable_handlers:Rows", discovers=True)
 lies = hand.crew("lies", "runnable_handlers:Liar", takes=object, gives=Labels)
 unready = hand.crew("unready", "runnable_handlers:Unready")
+unlicensed = hand.crew("unlicensed", "runnable_handlers:Unlicensed")
 
 wrong = Chargehand("unused")
 wrong.crew("fine", "runnable_handlers:Tagger", takes=Song, gives=Labels)

@@ -104,6 +104,14 @@ class Unready(Handler[Any, Any]):
         return None
 
 
+class Unlicensed(Handler[Any, Any]):
+    def set_up(self) -> None:
+        sys.exit("no licence")
+
+    def perform(self, job: Job[Any]) -> Any:
+        return None
+
+
 class Idle(Handler[Any, Any]):
     pass
 

@@ -385,6 +385,7 @@ def test_run_checks_types_as_a_worker_does(world: World) -> None:  # spec: CL-5
         (("does", "5"), 2, "wrong type"),  # the crew takes anything, its handler does not
         (("nobody", "5"), 2, "there is no crew 'nobody'; there are: "),
         (("unready", "5"), 5, "RuntimeError: the model file is missing"),
+        (("unlicensed", "5"), 5, "SystemExit: no licence\nchargehand: the handler could not be set up"),
         (("lies", "5"), 2, "the job would be done, but a caller that waits for it would get this error"),
     ):
         done = run(world, *words)

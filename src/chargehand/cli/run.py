@@ -140,7 +140,7 @@ def _set_up(plan: CrewPlan) -> Foreground:
         here.set_up()
     except errors.ChargehandError:
         raise
-    except Exception:
+    except (Exception, SystemExit):
         sys.stderr.write(show.trace())
         sys.stderr.write(f"chargehand: the handler could not be {'imported' if here is None else 'set up'}\n")
         raise typer.Exit(EXIT_SET_UP) from None
