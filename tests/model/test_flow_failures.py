@@ -1,9 +1,9 @@
-"""Which jobs fail because others do."""
+"""Which jobs fail because others do, and in which order jobs are queued again."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.model.flows import Ended, fail_further
+from chargehand.model.flows import Ended, fail_further, in_order
 from chargehand.model.job import State
 
 MOST = 12
@@ -42,3 +42,25 @@ def test_what_fails_is_what_waits_below_a_failure(
     assert set(found) == below - failed
     for job, error in found.items():
         assert any(error.startswith(f"predecessor j{above} ") for one, _, above in edges if one == job)
+
+
+# spec: FL-6
+@given(
+    st.sets(st.integers(0, MOST)), st.permutations(range(MOST + 1)), st.lists(st.tuples(*[st.integers(0, MOST)] * 2))
+)
+def test_jobs_come_by_number_but_after_those_that_they_wait_for(
+    jobs: set[int], ranks: list[int], pairs: list[tuple[int, int]]
+) -> None:
+    waits = {(max(pair, key=ranks.index), min(pair, key=ranks.index)) for pair in pairs if pair[0] != pair[1]}
+    below = set(waits)
+    while more := {(a, c) for a, b in below for d, c in waits if b == d} - below:
+        below |= more
+    left, expected = sorted(jobs), list[int]()
+    while left:
+        expected.append(next(job for job in left if not any((job, other) in below for other in left)))
+        left.remove(expected[-1])
+    assert in_order(jobs, waits) == expected
+
+
+def test_jobs_that_wait_for_each_other_come_last() -> None:
+    assert in_order([3, 1, 2], [(1, 2), (2, 1)]) == [3, 1, 2]

@@ -237,6 +237,20 @@ def rows_read(tx: Any) -> int:
     return int(rows)
 
 
+# spec: FL-2, FL-6
+def test_a_retry_reads_each_job_of_a_sequence_a_few_times(node: PostgresStore) -> None:
+    names = [new_id() for _ in range(1000)]
+    put(node, *(NewJob(id=name, queue="r", sequence="a") for name in names), job("last", sequence="a"))
+    with node.transaction() as tx:
+        tx.jobs.cancel(names)
+    with node.transaction() as tx:
+        before = rows_read(tx)
+        assert len(tx.jobs.retry(names)) == len(names)
+        read = rows_read(tx) - before
+    assert [claim.id for claim in take(node, 9)] == ["last"]
+    assert read < 100 * len(names)
+
+
 # spec: FL-2
 @pytest.mark.parametrize("ends", ["fails", "is cancelled"])
 def test_a_long_chain_fails_in_a_few_statements(

@@ -206,6 +206,20 @@ def cancel_flow(store: SqliteStore, count: int) -> Callable[[], object]:
     return work
 
 
+@bulk("retry a sequence")
+def retry_sequence(store: SqliteStore, count: int) -> Callable[[], object]:
+    with store.transaction() as tx:
+        tx.flows.begin(NewFlow(id="w", name="w"))
+        tx.jobs.enqueue([job(flow="w", sequence="a" if nr % 2 else None) for nr in range(count)])
+        tx.flows.cancel("w")
+
+    def work() -> None:
+        with store.transaction() as tx:
+            assert len(tx.flows.retry("w")) == count
+
+    return work
+
+
 @bulk("wait for many")
 def wait_for_many(store: SqliteStore, count: int) -> Callable[[], object]:
     put(store, *(job(f"p{number}") for number in range(count)))

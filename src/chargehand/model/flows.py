@@ -3,7 +3,8 @@
 Pure: the stores write what is decided here.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heappop, heappush
 from typing import Literal
 
 import msgspec
@@ -355,15 +356,31 @@ def revivable(jobs: Collection[int], needs: Iterable[tuple[int, int]]) -> set[in
     return found
 
 
-def in_order(jobs: Sequence[int], waits: Mapping[int, Collection[int]]) -> list[int]:
-    """Returns the jobs in this order, but each after those of them that it waits for."""
-    found: dict[int, None] = {}
-    left = list(jobs)
-    while left:
-        able = next((job for job in left if not any(other in waits.get(job, ()) for other in left)), left[0])
-        found[able] = None
-        left.remove(able)
-    return list(found)
+def in_order(jobs: Collection[int], waits: Iterable[tuple[int, int]]) -> list[int]:
+    """Returns the jobs by number, but each after those of them that it waits for.
+
+    `waits` has each job that one of them waits for, through others, with one that waits for it.
+    """
+    followers: dict[int, list[int]] = {}
+    open_edges: dict[int, int] = dict.fromkeys(jobs, 0)
+    for job, predecessor in waits:
+        followers.setdefault(predecessor, []).append(job)
+        open_edges[job] = open_edges.get(job, 0) + 1
+        open_edges.setdefault(predecessor, 0)
+    wanted = set(jobs)
+    # A job that is not wanted, and can come now, does: others may wait for it.
+    able = [(job in wanted, job) for job, number in open_edges.items() if not number]
+    heapify(able)
+    found: list[int] = []
+    while able:
+        is_wanted, job = heappop(able)
+        if is_wanted:
+            found.append(job)
+        for follower in followers.get(job, ()):
+            open_edges[follower] -= 1
+            if not open_edges[follower]:
+                heappush(able, (follower in wanted, follower))
+    return found + sorted(wanted.difference(found))
 
 
 def end_of(

@@ -124,6 +124,16 @@ WITH RECURSIVE reached(seq) AS (
   SELECT e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
   WHERE e.job = reached.seq AND e.open = 1)
 """
+# Each of these jobs, and of those that they wait for through others, with each that it waits for.
+_WAITS = """
+WITH RECURSIVE reached(seq) AS (
+  SELECT value FROM json_each(?1)
+  UNION
+  SELECT e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
+  WHERE e.job = reached.seq AND e.open = 1)
+SELECT e.job, e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
+WHERE e.job = reached.seq AND e.open = 1
+"""
 _WAITS_FOR_ITSELF = f"{_REACHED} SELECT EXISTS (SELECT 1 FROM reached WHERE seq = ?1)"
 _WAITS_FOR_FOLLOWER = f"""
 {_REACHED}
@@ -310,17 +320,21 @@ class Edges:
         """Returns whether a job is, or waits through others for, a follower of another job."""
         return bool(self._column(_WAITS_FOR_FOLLOWER, seq, of)[0])
 
-    def append(self, seq: int, queue: str, sequence: str, later: Collection[int] = ()) -> None:
-        """Adds a job at the end of a sequence: it waits for the last job of it. `later` are added after it."""
+    def append(self, seq: int, queue: str, sequence: str, later: Collection[int] = ()) -> int | None:
+        """Adds a job at the end of a sequence: it waits for the last job of it. `later` are added after it. Returns the
+        live job that it now waits for; None if there is none, or it waits for what it waited for before."""
+        behind: int | None = None
         for last, lives in self._db.execute(_LAST_OF_SEQUENCE, (queue, sequence)).fetchall():
             if last == seq:
-                return  # nothing was added since: what it waited for before, it waits for again
+                return None  # nothing was added since: what it waited for before, it waits for again
             self._db.execute("DELETE FROM chargehand_edge WHERE job = ? AND nr = ?", (seq, IN_SEQUENCE))
             # A last job that has ended may have ended before the jobs that it waited for.
-            before = [last] if lives and last not in later else self._column(_BEFORE_IN_SEQUENCE, last)
+            behind = last if lives and last not in later else None
+            before = [last] if behind is not None else self._column(_BEFORE_IN_SEQUENCE, last)
             self.add([(seq, each, IN_SEQUENCE, False, True) for each in before if each != seq and each not in later])
         self._db.execute(_SET_LAST, (queue, sequence, seq))
         self.used.sequences = True
+        return behind
 
     # jobs that live again
 
@@ -360,14 +374,16 @@ class Edges:
     def _append_again(self, again: str) -> None:
         """Adds those of these jobs that have a sequence at its end, one that waits for another after that one."""
         of = {seq: (queue, sequence) for seq, queue, sequence in self._db.execute(_SEQUENCES_OF, (again,))}
-        waits = (
-            {seq: set(self._column(f"{_REACHED} SELECT seq FROM reached", seq)) for seq in of} if len(of) > 1 else {}
-        )
+        waits: list[tuple[int, int]] = []
+        if len(of) > 1:
+            waits = self._db.execute(_WAITS, (json_text(list(of)),)).fetchall()
         later = set(of)
-        for seq in flows.in_order(sorted(of), waits):
+        for seq in flows.in_order(of, waits):
             later.discard(seq)
-            self.append(seq, *of[seq], later)
-            if waits and self.waits_for_itself(seq):  # through another sequence: it is not ordered, but it runs
+            behind = self.append(seq, *of[seq], later)
+            # Behind another one of these, it waits for none that waits for it: that is their order.
+            if len(of) > 1 and behind not in of and self.waits_for_itself(seq):
+                # through another sequence: it is not ordered, but it runs
                 self._db.execute("DELETE FROM chargehand_edge WHERE job = ? AND nr = ?", (seq, IN_SEQUENCE))
 
     def _revive(self, seqs: Sequence[int]) -> list[int]:

@@ -204,11 +204,23 @@ FROM (SELECT queue, sequence, max(seq) AS seq FROM n GROUP BY 1, 2) AS l
 WHERE s.queue = l.queue AND s.sequence = l.sequence
 
 -- name: break_cycles
--- A job of a sequence that is queued again does not wait for one that waits for it.
+-- A job of a sequence that is queued again does not wait for one that waits for it. A circle has a job that waits for a
+-- later one (`up`): there are few, so that it is soon known that there is no circle, however long the sequence is.
 WITH RECURSIVE n AS MATERIALIZED (
   SELECT j.seq FROM json_to_recordset($1::json) AS e(id text) JOIN chargehand_job j ON j.id = e.id),
+w(seq) AS (
+  SELECT seq FROM n
+  UNION
+  SELECT g.predecessor FROM w JOIN chargehand_edge g ON g.job = w.seq WHERE g.open),
+up AS MATERIALIZED (
+  SELECT DISTINCT g.job FROM w JOIN chargehand_edge g ON g.job = w.seq WHERE g.open AND g.predecessor > g.job),
+c(start, seq) AS (
+  SELECT g.job, g.predecessor FROM up JOIN chargehand_edge g ON g.job = up.job WHERE g.open
+  UNION
+  SELECT c.start, g.predecessor FROM c JOIN chargehand_edge g ON g.job = c.seq WHERE g.open),
 r(start, seq) AS (
   SELECT g.job, g.predecessor FROM n JOIN chargehand_edge g ON g.job = n.seq WHERE g.nr = -1 AND g.open
+    AND EXISTS (SELECT FROM c WHERE c.seq = c.start)
   UNION
   SELECT r.start, g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
 DELETE FROM chargehand_edge WHERE nr = -1 AND job IN (SELECT start FROM r WHERE seq = start)
