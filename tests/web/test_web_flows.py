@@ -51,7 +51,9 @@ def test_a_flow_is_made_in_one_request_and_shown_by_stage(web: Web) -> None:
         ("plain", 1, None),
         ("tagging", 1, None),
     ]
+    assert web.get(f"/api/v1/flows/{made['id'][-8:]}") == flow
     first, second = (each["id"] for each in made["jobs"])
+    assert [job["id"] for job in web.get(f"/api/v1/flows/{made['id'][-8:]}/jobs")["jobs"]] == [second, first]
     job = web.get(f"/api/v1/jobs/{second}")
     assert (job["flow"], job["waits_for"], job["related"]) == (
         flow["id"], 1, {"predecessors": 1, "followers": 0, "children": 0},
@@ -180,6 +182,11 @@ def test_what_cannot_be_is_a_problem_with_a_code(web: Web) -> None:
         ({"name": "a", "jobs": [{"crew": "plain"}, {"crew": "plain", "after": [0, True]}]}, "body/jobs/1/after/1"),
         ({"name": "a", "jobs": [{"crew": "plain", "after": ["x" * 300]}]}, "body/jobs/0/after/0"),
         ({"name": "a", "jobs": [{"crew": "plain", "ref": "x"}, {"crew": "plain", "ref": "x"}]}, "body/jobs/1/ref"),
+        ({"name": "a", "jobs": [{"crew": "plain", "ref": "x", "after": ["x"]}]}, "body/jobs/0/after/0"),
+        (
+            {"name": "a", "jobs": [{"crew": "plain", "after": ["x"]}, {"crew": "plain", "ref": "x"}]},
+            "body/jobs/0/after/0",
+        ),
         ({"name": "a", "jobs": [{"crew": "plain", "flow": "x"}]}, "body/jobs/0/flow"),
         ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": {"crew": "plain", "key": "k"}}, "body/on_end/key"),
         ({"name": "a", "jobs": [{"crew": "plain"}], "on_end": {}}, "body/on_end"),

@@ -200,7 +200,7 @@ def flow_of(hand: "Chargehand", wanted: FlowIn) -> tuple[NewFlow, list[NewJob]]:
     crews = CrewCache(hand)
     flow = _flow(crews, wanted)
     ids = [new_id() for _ in wanted.jobs]
-    refs: dict[str, str] = {}
+    refs: dict[str, str | None] = {job.ref: None for job in wanted.jobs if job.ref is not None}  # None: comes later
     made: list[NewJob] = []
     for number, job in enumerate(wanted.jobs):
         where = f"body/jobs/{number}"
@@ -208,7 +208,7 @@ def flow_of(hand: "Chargehand", wanted: FlowIn) -> tuple[NewFlow, list[NewJob]]:
         with _faults(where):
             made.append(_job(crews, job, options, where, ids[number]))
         if job.ref is not None:
-            if job.ref in refs:
+            if refs[job.ref] is not None:
                 raise invalid([Fault(f"{where}/ref", f"another job of the request has the ref {job.ref!r}")])
             refs[job.ref] = ids[number]
     return flow, made
@@ -236,15 +236,21 @@ def _check_takes_end(plan: CrewPlan, takes: Any) -> None:
 
 
 def _predecessors(
-    after: Sequence[int | str], ids: Sequence[str], before: int, refs: dict[str, str], where: str
+    after: Sequence[int | str], ids: Sequence[str], before: int, refs: dict[str, str | None], where: str
 ) -> list[str]:
     """Returns the ids of the jobs that a job of a flow names; the first `before` jobs of `ids` precede it."""
     found: list[str] = []
     for number, each in enumerate(after):
-        if isinstance(each, int) and each >= before:
-            text = f"{each} is not the position of an earlier job of the request"
-            raise invalid([Fault(f"{where}/after/{number}", text)])
-        found.append(ids[each] if isinstance(each, int) else refs.get(each, each))
+        if isinstance(each, int):
+            job = ids[each] if each < before else None
+        else:
+            job = refs.get(each, each)
+        if job is None:
+            what = "the position" if isinstance(each, int) else "the ref"
+            raise invalid(
+                [Fault(f"{where}/after/{number}", f"{each!r} is not {what} of an earlier job of the request")]
+            )
+        found.append(job)
     return list(dict.fromkeys(found))
 
 

@@ -59,7 +59,7 @@ async def show_flow(site: Here, id: Id) -> Response:
     def read() -> FlowDetail:
         flow = site.hand.internal.flow(id)
         own = {name: getattr(flow, name) for name in FlowRecord.__struct_fields__}
-        return FlowDetail(**own, stages=tuple(site.hand.internal.stages(id)))
+        return FlowDetail(**own, stages=tuple(site.hand.internal.stages(flow.id)))
 
     return respond(await site.in_thread(read))
 
@@ -70,10 +70,10 @@ async def list_flow_jobs(
 ) -> Response:
     """Returns the jobs of a flow, newest first."""
     place = place_of(after, int)
-    which = JobFilter(flow=id, queue=queue, state=state, below=place[0] if place else None)
 
     def read() -> JobPage:
-        site.hand.internal.flow(id)  # raises FlowNotFound
+        flow = site.hand.internal.flow(id)  # raises FlowNotFound
+        which = JobFilter(flow=flow.id, queue=queue, state=state, below=place[0] if place else None)
         return page_of(site.hand, which, limit)
 
     return respond(await site.in_thread(read))
