@@ -100,7 +100,9 @@ def test_what_failed_is_shown_and_retried_as_one(hand: Chargehand) -> None:
     end(hand, Done())
     shown = run(hand, "flows", "show", flow).stdout
     assert ("failed" in shown, "the file is broken" in shown, bad in shown, join in shown) == (True,) * 4
+    assert "ended before" not in shown
     done = run(hand, "flows", "retry", flow)
+    assert "ended before   once" in run(hand, "flows", "show", flow).stdout
     assert (done.exit_code, done.stdout) == (0, f"{flow}: 2 jobs are queued again\n")
     again = run(hand, "flows", "retry", flow)
     assert (again.exit_code, "no failed or cancelled job" in again.stdout) == (1, True)

@@ -110,8 +110,9 @@ def _facts(flow: FlowRecord) -> list[tuple[str, Any]]:
     if flow.ended_ms is not None:
         took = show.span(max(0, flow.ended_ms - flow.created_ms) / 1000)
         facts.append(("ended", f"{show.moment(flow.ended_ms)}, took {took}"))
-    if flow.ends > 1 or (flow.ends and flow.ended_ms is None):
-        facts.append(("ended before", f"{flow.ends} times" if flow.ends > 1 else "once"))
+    before = flow.ends - (flow.ended_ms is not None)
+    if before:
+        facts.append(("ended before", f"{before} times" if before > 1 else "once"))
     if flow.on_end is not None:
         facts.append(("on end", f"job {flow.on_end}"))
     return facts
