@@ -16,6 +16,8 @@ from chargehand.model.records import CrashFilter, JobFilter
         ({"state": 7}, "JobFilter: state is 7: "),
         ({"queue": b"tag"}, "JobFilter: queue is b'tag': Expected `str | null`, got `bytes`"),
         ({"limit": "50"}, "JobFilter: limit is '50': Expected `int`, got `str`"),
+        ({"limit": -1}, "JobFilter: limit is -1: Expected `int` >= 0"),
+        ({"limit": 10**20}, "JobFilter: limit is 100000000000000000000: Expected `int` <= "),
         ({"tag": ["a"]}, "JobFilter: tag is ['a']: "),
     ],
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand.errors import PayloadError, summary
 from chargehand.model.job import NAME_LIMIT, JobRecord, NewJob, State, check, check_name, check_text
-from chargehand.model.records import CancelResult, Filter
+from chargehand.model.records import CancelResult, Filter, Limit
 
 FlowState = Literal["running", "done", "failed", "cancelled"]
 
@@ -99,7 +99,7 @@ class FlowFilter(Filter, frozen=True, kw_only=True):
     text: str | None = None
     """Part of the id or the name; upper and lower case are the same."""
     before: str | None = None
-    limit: int = 50
+    limit: Limit = 50
 
 
 class FlowEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class PredecessorFilter(Filter, frozen=True, kw_only=True):
     """Only jobs of this queue."""
     after: tuple[int, int] | None = None
     """`nr` and `seq` of the last predecessor of the previous page."""
-    limit: int = 100
+    limit: Limit = 100
     texts: bool = True
     """Whether results and errors are read."""
 

@@ -48,6 +48,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, metaclass=_Named):
                 msgspec.structs.force_setattr(self, field.name, known)  # the name of a state
 
 
+Limit = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""How many records to return, at most."""
+
+
 class Holder(msgspec.Struct, frozen=True):
     """The owner of a claim: a node by its name, and the id of this one life of the node, which is never reused."""
 
@@ -303,7 +307,7 @@ class CrashFilter(Filter, frozen=True, kw_only=True):
     job: str | None = None
     node: str | None = None
     before: str | None = None
-    limit: int = 20
+    limit: Limit = 20
 
 
 class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -506,7 +510,7 @@ class JobFilter(Filter, frozen=True, kw_only=True):
     before: str | None = None
     below: int | None = None
     """The `seq` of the last job of the previous page; unlike `before` it stays valid when that job is pruned."""
-    limit: int = 50
+    limit: Limit = 50
 
 
 class Sort(StrEnum):
