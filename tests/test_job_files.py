@@ -158,3 +158,44 @@ def test_a_sweep_removes_what_belongs_to_nothing_in_the_store(tmp_path: Path) ->
     assert not any(folder.exists() for folder in gone)
     assert (Path(root) / FLOWS / "not.ours").exists()
     hand.close()
+
+
+# spec: FL-5
+def test_a_sweep_leaves_the_folders_of_other_stores_alone(tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    hands = [Chargehand(tmp_path / f"{name}.db") for name in "ab"]
+    stores = [(lambda url=hand.url: open_store(url), hand.location.files_owner(root)) for hand in hands]
+    crews = [hand.crew("a", "nowhere:Nothing") for hand in hands]
+    jobs = [crew.enqueue(1).id for crew in crews]
+    old = JobFiles(root).folder(None, jobs[0])  # as an older version has made it
+    files = [JobFiles(root, owner=owner) for _, owner in stores]
+    kept = [made.folder(None, job) for made, job in zip(files, jobs, strict=True)]
+    assert old == kept[0]
+    gone = [(made.folder(f"gone{at}", "x"), made.scratch(f"gone{at}", 7)) for at, made in enumerate(files)]
+    assert [sweep(root, *stores[0]), *map(Path.exists, gone[0])] == [2, False, False]
+    assert all(folder.exists() for folder in (*kept, *gone[1]))
+    assert [sweep(root, *stores[1]), *map(Path.exists, gone[1])] == [2, False, False]
+    hands[0].cancel(jobs[0])
+    hands[0].delete(jobs[0])
+    assert [sweep(root, *stores[1]), sweep(root, *stores[0]), sweep(root, *stores[0])] == [0, 1, 0]
+    assert [folder.exists() for folder in kept] == [False, True]
+    owners = [name for _, _, names in os.walk(tmp_path / "root" / "owners") for name in names]
+    assert owners == [jobs[1]], "what is gone is forgotten"
+    for hand in hands:
+        hand.close()
+
+
+# spec: FL-5
+def test_a_folder_that_an_older_version_has_made_is_removed_with_its_job(tmp_path: Path) -> None:
+    hand = Chargehand(tmp_path / "s.db")
+    job = hand.crew("a", "nowhere:Nothing").enqueue(1).id
+    root = str(tmp_path / "root")
+    folder = JobFiles(root).folder(None, job)
+    owner = hand.location.files_owner(root)
+    (tmp_path / "root" / JOBS / "not.ours").mkdir()
+    assert sweep(root, lambda: open_store(hand.url), owner) == 0
+    hand.cancel(job)
+    hand.delete(job)
+    assert (sweep(root, lambda: open_store(hand.url), owner), folder.exists()) == (1, False)
+    assert hand.location.files_owner(hand.location.job_files(None)) is None, "the folder beside the store is its own"
+    hand.close()

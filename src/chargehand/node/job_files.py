@@ -11,7 +11,18 @@ from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.model.job import Claim
 from chargehand.store import Store
-from chargehand.system.job_files import FLOWS, JOBS, SCRATCH, attempt_name, name_of, names, owner_of, remove
+from chargehand.system.job_files import (
+    FLOWS,
+    JOBS,
+    SCRATCH,
+    attempt_name,
+    mark,
+    marked,
+    name_of,
+    names,
+    owner_of,
+    remove_owned,
+)
 
 SWEEP_EVERY = 60.0
 AT_ONCE = 500
@@ -22,9 +33,10 @@ MOST_CLAIMS = 1_000_000
 class JobFilesThread(threading.Thread):
     """Sweeps the folders when it is told to, and every SWEEP_EVERY seconds."""
 
-    def __init__(self, root: str, open_store: Callable[[], Store]) -> None:
+    def __init__(self, root: str, open_store: Callable[[], Store], owner: str | None = None) -> None:
+        """`owner` is the name of the store among those that may have the same root."""
         super().__init__(name="files", daemon=True)
-        self._root, self._open = root, open_store
+        self._root, self._open, self._owner = root, open_store, owner
         self._inbox: SimpleQueue[tuple[str, ...] | None] = SimpleQueue()
 
     def left(self, claims: Iterable[Claim]) -> None:
@@ -58,31 +70,50 @@ class JobFilesThread(threading.Thread):
         """Removes the folders of these attempts; if there are none, all that belong to nothing."""
         try:
             if left:
-                remove(self._root, SCRATCH, left, _report)
+                remove_owned(self._root, self._owner, SCRATCH, left, _report)
             else:
-                sweep(self._root, self._open)
+                sweep(self._root, self._open, self._owner)
         except ChargehandError as error:
             log.warning("files of jobs that no longer exist could not be removed yet", why=error)
         except Exception:
             log.error("files of jobs could not be removed: unexpected error", trace=True)
 
 
-def sweep(root: str, open_store: Callable[[], Store]) -> int:
-    """Removes the folders that belong to nothing in the store. Returns how many."""
+def sweep(root: str, open_store: Callable[[], Store], owner: str | None = None) -> int:
+    """Removes the folders that belong to nothing in the store. Returns how many.
+
+    With an `owner`, only those that are known to belong to this store; those that do, and are not known to, become so.
+    """
     # The folders are listed before the store is read: what is made meanwhile is left alone.
     found = {kind: names(root, kind) for kind in (FLOWS, JOBS, SCRATCH)}
-    if not any(found.values()):
+    own = {kind: found[kind] if owner is None else marked(root, owner, kind) for kind in found}
+    if not any(found.values()) and not any(own.values()):
         return 0
+    asked = {kind: sorted({*found[kind], *own[kind]}) for kind in found}
     store = open_store()
     try:
         orphans = {
-            FLOWS: _without(found[FLOWS], lambda ids: store.flows.exist(ids, ())[0]),
-            JOBS: _without(found[JOBS], lambda ids: store.flows.exist((), ids)[1]),
-            SCRATCH: _ended(found[SCRATCH], store),
+            FLOWS: _without(asked[FLOWS], lambda ids: store.flows.exist(ids, ())[0]),
+            JOBS: _without(asked[JOBS], lambda ids: store.flows.exist((), ids)[1]),
+            SCRATCH: _ended(asked[SCRATCH], store),
         }
     finally:
         store.close()
-    return sum(remove(root, kind, orphans[kind], _report) for kind in orphans)
+    if owner is not None:
+        for kind in found:
+            _adopt(root, owner, kind, set(found[kind]).difference(own[kind], orphans[kind]))
+            orphans[kind] = [name for name in orphans[kind] if name in own[kind]]
+    return sum(remove_owned(root, owner, kind, orphans[kind], _report) for kind in orphans)
+
+
+def _adopt(root: str, owner: str, kind: str, folders: Iterable[str]) -> None:
+    """Notes that folders which the store knows belong to it, such as those that an older version has made."""
+    known = [name for name in folders if (_is_attempt(name) if kind == SCRATCH else owner_of(name) is not None)]
+    if known:
+        try:
+            mark(root, owner, kind, known)
+        except OSError as error:
+            log.warning("a folder of a job could not be marked", folder=known[0], why=error.strerror or error)
 
 
 def _without(folders: Sequence[str], existing: Callable[[Sequence[str]], set[str]]) -> list[str]:
@@ -101,7 +132,12 @@ def _ended(folders: Sequence[str], store: Store) -> list[str]:
     if not folders:
         return []
     running = {attempt_name(row.id, row.claim) for row in store.jobs.claims(MOST_CLAIMS)}
-    return [name for name in folders if name.rpartition(".")[2].isdecimal() and name not in running]
+    return [name for name in folders if _is_attempt(name) and name not in running]
+
+
+def _is_attempt(name: str) -> bool:
+    """Returns whether a folder of an attempt may have this name."""
+    return name.rpartition(".")[2].isdecimal()
 
 
 def _report(name: str, error: OSError) -> None:

@@ -140,6 +140,7 @@ class Node:
             None if plan.hooks.on_failed is None else self._hooks.failed,
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
+        self._supervisor.files_owner = self._location.files_owner(plan.files)
         self._supervisor.keep_free(self._unkillable)
         stopping = [crew.name for crew in plan.crews if crew.when_cut_off == "stop"]
         self._cut_off: CutOff | None = None
@@ -176,7 +177,9 @@ class Node:
         self._lookups = Lookups(lambda: open_store(plan.store, create=False))
         self._loop.add(self._lookups.ready, lambda _: self._lookups.handle())
         self._job_files = (
-            None if plan.files is None else JobFilesThread(plan.files, lambda: open_store(plan.store, create=False))
+            None
+            if plan.files is None
+            else JobFilesThread(plan.files, lambda: open_store(plan.store, create=False), self._supervisor.files_owner)
         )
         self._sweep_at: float | None = None
         """When what other nodes have left undone in flows is completed next; None: there are no other nodes."""

@@ -145,6 +145,8 @@ class Supervisor:
         self._events = events
         self._crews = {crew.name: crew for crew in plan.crews}
         self.handles: dict[str, Handle] = {}
+        self.files_owner: str | None = None
+        """The name of the store among those that may have the same folder for files of jobs."""
         self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._take_back, self._exited, events.left)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Sockets and pipes that are not read for a moment: when to go on, and how."""
@@ -389,6 +391,7 @@ class Supervisor:
             "store": plan.store if crew.transactional else None,
             "files": plan.files,
             "files_limit": plan.files_limit,
+            "files_owner": self.files_owner,
             "takes": crew.takes,
             "gives": crew.gives,
             "retry_on": crew.retry_on,

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -58,6 +59,17 @@ class Location(Beside, msgspec.Struct, frozen=True):
         if given is not None:
             return os.path.realpath(os.path.expanduser(given))
         return f"{self.path}{BESIDE}" if self.server is None else None
+
+    def files_owner(self, root: str | None) -> str | None:
+        """Returns the name of this store among those that may have the same folder for files of flows and jobs; None if
+        the folder is its own. It reads from the disk."""
+        if root is None or root == self.job_files(None):
+            return None
+        what = str(self)
+        if self.server is None:  # containers have the same path for different files
+            with suppress(OSError):
+                what = f"{what} {self.path.stat().st_ino}"
+        return sha256(os.fsencode(what)).hexdigest()[:16]
 
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""

@@ -2,6 +2,9 @@
 
 Nothing here follows a link below the root, or touches anything outside it. A worker loads this module when a job first
 uses a folder.
+
+Several stores may have one root. There `owners/<store>` has an empty file for each folder that belongs to the store, so
+that nobody removes the folders of another one.
 """
 
 import errno
@@ -16,6 +19,7 @@ from chargehand import clock
 from chargehand.errors import ChargehandError, ConfigurationError, FolderFull, PayloadError
 
 FLOWS, JOBS, SCRATCH = "flows", "jobs", "scratch"
+OWNERS = "owners"
 BESIDE = "-files"
 """The suffix of the root beside the file of an SQLite store."""
 LONGEST_NAME = 255
@@ -39,9 +43,12 @@ NOT_SET = (
 class JobFiles:
     """Makes and removes the folders of jobs."""
 
-    def __init__(self, root: str | None, limit: int | None = None) -> None:
-        """`limit` is the maximum size of each folder in bytes. Without a root, every use is refused."""
-        self._root, self._limit = root, limit
+    def __init__(self, root: str | None, limit: int | None = None, owner: str | None = None) -> None:
+        """`limit` is the maximum size of each folder in bytes, `owner` the name of the store among those that may have
+        the same root. Without a root, every use is refused."""
+        self._root, self._limit, self._owner = root, limit, owner
+        self._marked: set[tuple[str, str]] = set()
+        """The folders that are known to be marked as those of the store."""
         self._measured: dict[Path, tuple[int, float]] = {}
         """The size of folders, and when each is measured again."""
 
@@ -67,6 +74,11 @@ class JobFiles:
                 raise ConfigurationError(
                     f"{path.parent} is not a folder: remove it, or choose another CHARGEHAND_FILES"
                 )
+            if self._owner is not None and (kind, name) not in self._marked:
+                mark(self._root, self._owner, kind, [name])  # before: a worker that dies leaves no folder of nobody
+                if len(self._marked) >= MOST_MEASURED:
+                    self._marked.clear()
+                self._marked.add((kind, name))
             if not _make(path):
                 raise ChargehandError(f"{path} is not a folder: remove it, and retry the job")
         except OSError as error:
@@ -97,7 +109,9 @@ class JobFiles:
     def remove_scratch(self, job: str, claim: int) -> None:
         """Removes the folder of an attempt, as far as that is possible; the node removes the rest later."""
         if self._root is not None:
-            remove(self._root, SCRATCH, [attempt_name(job, claim)])
+            name = attempt_name(job, claim)
+            remove_owned(self._root, self._owner, SCRATCH, [name])
+            self._marked.discard((SCRATCH, name))
 
 
 def _make(path: Path) -> bool:
@@ -183,6 +197,30 @@ def remove(root: str, kind: str, which: Sequence[str], report: Callable[[str, OS
                         report(name, error)
     except OSError:  # there are no such folders
         return gone
+    return gone
+
+
+def mark(root: str, owner: str, kind: str, which: Sequence[str]) -> None:
+    """Notes that folders belong to a store. Raises OSError."""
+    folder = os.path.join(root, OWNERS, owner, kind)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name in which:
+        os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def marked(root: str, owner: str, kind: str) -> list[str]:
+    """Returns the names of the folders of one kind that belong to a store, and of some that are gone."""
+    return names(os.path.join(root, OWNERS, owner), kind)
+
+
+def remove_owned(
+    root: str, owner: str | None, kind: str, which: Sequence[str], report: Callable[[str, OSError], None] | None = None
+) -> int:
+    """Removes folders as `remove` does, and the notes that they belong to a store, if they are gone."""
+    gone = remove(root, kind, which, report)
+    if owner is not None:
+        left = {name for name in which if os.path.lexists(os.path.join(root, kind, name))}
+        remove(os.path.join(root, OWNERS, owner), kind, [name for name in which if name not in left])
     return gone
 
 

@@ -225,7 +225,7 @@ class Worker:
         if self._files is None:
             from chargehand.system.job_files import JobFiles
 
-            self._files = JobFiles(self.plan.get("files"), self.plan.get("files_limit"))
+            self._files = JobFiles(self.plan.get("files"), self.plan.get("files_limit"), self.plan.get("files_owner"))
         return self._files
 
     def ask(self, context: Context, number: int, question: bytes) -> dict[str, Any]:
