@@ -90,6 +90,20 @@ def test_an_open_transaction_of_a_caller_holds_no_predecessor_up(
         assert flow_of(node, "w").state == "failed"
 
 
+# spec: FL-3, WK-2
+@pytest.mark.parametrize("options", [{}, {"unique_for_ms": 1000}, {"replace": True}])
+def test_a_follower_that_no_node_has_looked_at_waits_for_the_job_that_has_the_key_of_a_child(
+    url: str, node: PostgresStore, options: dict[str, Any]
+) -> None:
+    put(node, job("p", queue="r"), job("holder", queue="s", key="k", **options))
+    with psycopg.connect(parse(url).conninfo) as connection:
+        node.within(connection).enqueue([job("f", after=("p",))])
+    assert turn(node, ("p", fan_out(job("c", queue="s", key="k", **options)))) == []
+    assert turn(node) == []
+    turn(node, ("holder", Done("1")))
+    eventually(lambda: turn(node) == ["f"] or state(node, "f") is State.RUNNING, 5)
+
+
 # spec: FL-4
 def test_a_flow_does_not_end_while_an_outcome_of_another_adds_a_job_to_it(url: str, node: PostgresStore) -> None:
     begin(node, "w", job("last", queue="r"))

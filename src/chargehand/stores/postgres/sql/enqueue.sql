@@ -143,7 +143,7 @@ INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
 SELECT g.job, a.job, g.nr, g.strict, true, true
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
   JOIN chargehand_alias a ON a.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
-WHERE e.spawned_by IS NOT NULL AND g.open AND NOT g.due AND g.nr >= 0
+WHERE e.spawned_by IS NOT NULL AND g.open AND g.nr >= 0
   AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)
   AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.seq = a.job AND x.state <> 'done')
   AND NOT EXISTS (
