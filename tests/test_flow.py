@@ -96,6 +96,13 @@ class Settles(Handler[Any, Any]):
             tx.execute("CREATE TABLE own (x)")
 
 
+class Keyed(Handler[int, int]):
+    """Spawns as many jobs as it is told to, with one key."""
+
+    def perform(self, job: Job[int]) -> int:
+        return len(job.spawn("part", range(job.payload), key="k"))
+
+
 class App:
     def __init__(self, path: Path) -> None:
         self.hand = hand = Chargehand(path)
@@ -345,3 +352,12 @@ def test_one_job_is_performed_with_given_results_and_a_checkpoint() -> None:
     assert [(job.queue, job.payload, job.child) for job in spawned] == [("part", "0", True), ("part", "1", True)]
     assert perform(Part, 1) == 10
     assert not issubclass(Cancelled, JobCancelled)
+
+
+# spec: FL-3 WK-2
+def test_one_job_is_spawned_with_a_key_and_several_are_not() -> None:
+    spawned: list[NewJob] = []
+    assert (perform(Keyed, 1, enqueued=spawned), perform(Keyed, 0)) == (1, 0)
+    assert [(job.key, job.child) for job in spawned] == [("k", True)]
+    with pytest.raises(PayloadError, match="many jobs cannot share one key: spawn them one by one"):
+        perform(Keyed, 2)

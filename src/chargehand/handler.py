@@ -141,6 +141,16 @@ def check_several(what: str, given: Any) -> None:
         raise errors.PayloadError(f"{what} are one {name}; must be several, such as a list: enqueue takes one")
 
 
+def check_key(payloads: Iterable[Any], options: dict[str, Any]) -> Iterable[Any]:
+    """Returns the payloads. Raises PayloadError if they are several and have a key."""
+    if options.get("key") is None:
+        return payloads
+    found = list(payloads)
+    if len(found) > 1:
+        raise errors.PayloadError("many jobs cannot share one key: spawn them one by one with keys of their own")
+    return found
+
+
 def check_crew(method: str, given: Any) -> None:
     """Raises PayloadError unless this is a crew or a name."""
     if not isinstance(given, str) and not hasattr(given, "plan"):

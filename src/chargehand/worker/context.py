@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chargehand import clock, codec, errors
-from chargehand.handler import Job
+from chargehand.handler import Job, check_key
 from chargehand.worker import perform
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class Context:
         return job_id
 
     def spawn(self, crew: Any, payloads: Iterable[Any], options: dict[str, Any]) -> list[str]:
-        if "key" in options:
-            raise errors.PayloadError("many jobs cannot share one key: spawn them one by one with keys of their own")
-        return self._follow(crew, "job.spawn()", payloads, options, child=True)
+        return self._follow(crew, "job.spawn()", check_key(payloads, options), options, child=True)
 
     def _follow(
         self, crew: Any, what: str, payloads: Iterable[Any], options: dict[str, Any], *, child: bool = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chargehand import codec, errors
-from chargehand.handler import Handler, Item, Job, ResultPages
+from chargehand.handler import Handler, Item, Job, ResultPages, check_key
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan
 from chargehand.system.job_files import JobFiles
@@ -113,9 +113,7 @@ class LocalContext:
         return job_id
 
     def spawn(self, crew: Any, payloads: Iterable[Any], options: dict[str, Any]) -> list[str]:
-        if "key" in options:
-            raise errors.PayloadError("many jobs cannot share one key: spawn them one by one with keys of their own")
-        return self._follow(crew, "job.spawn()", payloads, options, child=True)
+        return self._follow(crew, "job.spawn()", check_key(payloads, options), options, child=True)
 
     def _follow(
         self, crew: Any, what: str, payloads: Iterable[Any], options: dict[str, Any], *, child: bool = False
