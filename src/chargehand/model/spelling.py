@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean …?" with the most similar known word, or an empty string."""
+def nearest(word: str, known: Iterable[str], before: str = "") -> str:
+    """Returns "; did you mean …?" with `before` and the most similar known word, or an empty string."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), 1)
-    return f"; did you mean {found[0]}?" if found else ""
+    return f"; did you mean {before}{found[0]}?" if found else ""
 
 
 FOREIGN = {

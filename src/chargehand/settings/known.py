@@ -135,7 +135,11 @@ SETTINGS = [
     Setting(("worker_processes",), *CREW_SETTINGS["workers"], ("WORKER_PROCESSES",)),
     Setting(("pipeline_threads_per_job",), *CREW_SETTINGS["threads"], (THREADS,)),
     Setting(("cors_origins",), reading.origins, "origins such as https://example.org, with commas", ("CORS_ORIGINS",)),
-    Setting(("allowed_hosts",), reading.names, "names of hosts, with commas"),
+    Setting(
+        ("allowed_hosts",),
+        reading.hosts,
+        "names of hosts such as jobs.example.org, without scheme and port, with commas",
+    ),
     Setting(("trusted_proxies",), reading.networks, "addresses or networks such as 10.0.0.0/8, with commas"),
     Setting(("host",), reading.name, "an address or a host's name"),
     Setting(("port",), reading.whole(0, 65535), "a whole number, 0 (any free one) to 65535"),

@@ -39,6 +39,18 @@ _IGNORED = re.compile(
     rf"{PREFIX}(APP|CONFIG|KEY|REMOTE_URL|LIFE|TEST_.*|FAULT_.*|SERVICE_.*|PORT_\d+_.*)"
 )
 
+_OTHER_WORDS = {
+    **dict.fromkeys(("BROKER_URL", "DATABASE", "DATABASE_URL", "DB", "DB_URL", "STORE", "STORE_URL"), f"{PREFIX}URL"),
+    **dict.fromkeys(
+        ("CONCURRENCY", "PROCESSES", "WORKERS"), f"WORKER_PROCESSES, or {PREFIX}CREW_NAME_WORKERS for one crew"
+    ),
+    "LOGLEVEL": f"{PREFIX}LOG_LEVEL",
+    "LOG_FORMAT": f"{PREFIX}LOG",
+    "NAME": "NODE_NAME",
+    "NODE_NAME": "NODE_NAME",
+}
+"""What unknown variables probably mean, by their names without the prefix."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -241,11 +253,23 @@ def _from_variables(texts: Mapping[str, str], origin: Callable[[str], str]) -> L
             continue
         crew = _CREW.fullmatch(name)
         if crew is None:
-            near = nearest(name, [*BY_VARIABLE, f"{PREFIX}CREW_NAME_WORKERS"])
-            raise ConfigurationError(f"unknown setting {name} ({origin(name)}){near}")
+            raise ConfigurationError(f"unknown setting {name} ({origin(name)}){_variable_meant(name)}")
         path = ("crews", crew[1], crew[2].lower())
         found[path] = _checked(_setting(path), name, text, origin(name))
     return found
+
+
+def _variable_meant(name: str) -> str:
+    """Returns "; did you mean …?" for an unknown variable, or an empty string."""
+    word = name.removeprefix(PREFIX)  # which is always alike
+    if word in _OTHER_WORDS:
+        return f"; did you mean {_OTHER_WORDS[word]}?"
+    if word.startswith("CREW_"):
+        crew, _, option = name.rpartition("_")
+        crew = crew if crew != f"{PREFIX}CREW" else f"{crew}_NAME"
+        rest = f"; a crew has {' and '.join(map(str.upper, CREW_SETTINGS))} here: give other options to hand.crew(…)"
+        return nearest(option, map(str.upper, CREW_SETTINGS), f"{crew}_") or rest
+    return nearest(word, (each.removeprefix(PREFIX) for each in BY_VARIABLE if each.startswith(PREFIX)), PREFIX)
 
 
 def _checked(setting: Setting, name: str, value: Any, origin: str) -> _Found:

@@ -15,6 +15,7 @@ SHORTEST_SECRET = 16
 LONGEST_SHOWN = 200
 """The maximum length of an invalid value in an error message."""
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+_HOST = re.compile(r"[^\s/:*?#@\[\].][^\s/:*?#@\[\]]*|(?=.*:.*:)[0-9A-Fa-f:.]+")
 _ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
 
 
@@ -120,6 +121,14 @@ def names(value: Any) -> tuple[str, ...]:
     if not isinstance(parts, list | tuple):
         raise ValueError
     return tuple(name(part) for part in cast("Iterable[Any]", parts) if part != "")
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    """Parses host names and addresses, as a Host header has them without its port, from a list or from a string."""
+    found = names(value)
+    if not all(_HOST.fullmatch(host) for host in found):
+        raise ValueError
+    return found
 
 
 def origins(value: Any) -> tuple[str, ...]:
