@@ -81,6 +81,11 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "no timeout": (lambda w: w.crew(timeout=0), "crew 'tag': timeout is 0 s; must be more than 0"),
     "result": (lambda w: w.crew(returns=int), "unknown option returns; .*; did you mean gives?"),
     "option": (lambda w: w.crew(worker=2), "crew 'tag': unknown option worker; there are: .*; did you mean workers?"),
+    "option of a job": (lambda w: w.crew(delay=5), r"unknown option delay; .*; it is an option of each job: crew.enq"),
+    "schedule of a crew": (lambda w: w.crew(cron="0 3 * * *"), r"; a schedule is declared with hand.recurring\('name'"),
+    "input": (lambda w: w.crew(input=int, output=int), r"unknown option input, output; .*; did you mean takes\?"),
+    "env": (lambda w: w.crew(env={"A": "1"}), r"did you mean environment\?"),
+    "soft limit": (lambda w: w.crew(soft_time_limit=5), r"did you mean timeout\?"),
     "crew": (lambda w: w.hand.find_crew("song"), "there is no crew 'song'; there are: any, songs; did you mean songs?"),
     "two crews": (lambda w: w.hand.crew("any", "handlers:Any"), "there are two crews called 'any'"),
     # an instance
@@ -101,6 +106,8 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "after a list of lists": (lambda w: w.any.enqueue(1, after=[["a"]]), r"after contains \['a'\]; it names the jobs"),
     "after a flow": (lambda w: w.any.enqueue(1, after=w.flow()), "after names flow 'x'; it takes jobs: .*on_end="),
     "job option": (lambda w: w.any.enqueue(1, prio=3), "unknown option prio; there are: .*; did you mean priority?"),
+    "option of a crew": (lambda w: w.any.enqueue(1, backoff=5), r"it is an option of the crew: hand.crew\(…, backoff="),
+    "reference as payload": (lambda w: w.any.enqueue([w.any.ref("x")]), r"\[0\] is of the type Ref: pass its id"),
     "bytes": (lambda w: w.any.enqueue(b"a"), "payload for crew 'any' .*: it is of the type bytes: pass text"),
     "bytes inside": (lambda w: w.any.enqueue({"songs": [{"data": b""}]}), r"\['songs'\]\[0\]\['data'\] is of the type"),
     "path object": (lambda w: w.any.enqueue({"path": Path("a")}), r"\['path'\] is of .* PosixPath: pass str\(path\)"),
@@ -215,6 +222,9 @@ def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) 
         (lambda w: w.any.ref("x").status, "use ref.job"),
         (lambda w: w.any.ref("x").revoke(), r"use ref.cancel\(\)"),
         (lambda w: w.any.ref("x").colour, "'Ref' object has no attribute 'colour'$"),
+        (lambda w: w.any.ref("x").attemps(), r"'Ref' object has no attribute 'attemps'; did you mean attempts\?$"),
+        (lambda w: w.any.enque(1), r"'Crew' object has no attribute 'enque'; did you mean enqueue\?$"),
+        (lambda w: w.hand.recuring("night", w.any), r"no attribute 'recuring'; did you mean recurring\?$"),
     ],
 )
 def test_methods_of_other_systems_are_answered_with_what_to_use(mistake: Try, answer: str, world: World) -> None:
@@ -286,6 +296,13 @@ class Careless(Handler[dict[str, Any], None]):
             case "state":
                 wrong = self
                 wrong.update_state("PROGRESS")
+            case "word of a job":
+                wrong = job
+                _ = wrong.paylod
+            case "word of a handler":
+                wrong = self
+                self.network = 1
+                _ = wrong.netwrok
             case "attribute":
                 wrong = self
                 _ = wrong.colour
@@ -314,12 +331,23 @@ class Model(BaseModel):
         ("retry of a task", "'Careless' object has no attribute 'retry'; use raise Retry"),
         ("state", r"'update_state'; use the job of perform\(self, job\), such as job.progress"),
         ("attribute", "^'Careless' object has no attribute 'colour'$"),
+        ("word of a job", r"'Job' object has no attribute 'paylod'; did you mean payload\?$"),
+        ("word of a handler", r"'Careless' object has no attribute 'netwrok'; did you mean network\?$"),
         ("retry", "Retry: after is '5m'; must be a number of seconds, such as 90"),
     ],
 )
 def test_mistakes_in_a_handler(mistake: str, answer: str) -> None:
     with pytest.raises((ChargehandError, ValueError, TypeError, AttributeError), match=answer):
         perform(Careless, {"mistake": mistake})
+
+
+def test_a_handler_that_returns_a_reference_is_told_to_return_its_id(world: World) -> None:
+    class Referring(Handler[int, Any]):
+        def perform(self, job: Job[int]) -> Any:
+            return world.any.ref("x")
+
+    with pytest.raises(TypeError, match=r"waits, and a handler returns ref\.id"):
+        perform(Referring, 1)
 
 
 class Misnamed(Handler[int, int]):
@@ -414,6 +442,22 @@ def test_the_traceback_ends_with_the_users_line(code: str, line: int, tmp_path: 
         (lambda w: w.songs.enqueue(path="x"), r"a job has one payload: crew.enqueue\(Song\(path='a'\)\) or"),
         (lambda w: w.songs.enqueue(Song("a"), Song("b")), "2 positional arguments .*; a job has one payload"),
         (lambda w: w.songs.enqueue_many(Song("a"), Song("b")), r"one argument: crew.enqueue_many\(\[Song"),
+        (
+            lambda w: w.hand.crew("tag"),
+            r"argument: 'handler'; a crew has a name and a handler: hand.crew\('tag', 'handl",
+        ),
+        (lambda w: MAKE(broker="redis://"), r"Chargehand\(\) has no argument 'broker'; did you mean url\?"),
+        (
+            lambda w: MAKE(port=80),
+            r"'port'; it is a setting: CHARGEHAND_PORT in the environment or in .env, port in char",
+        ),
+        (
+            lambda w: MAKE(workers=4),
+            "'workers'; it is a setting: WORKER_PROCESSES, or CHARGEHAND_CREW_NAME_WORKERS for",
+        ),
+        (lambda w: MAKE(grace=45), r"'grace'; did you mean liveness=chargehand.LivenessPolicy\(grace=…\)\?"),
+        (lambda w: MAKE(log_levle="INFO"), r"'log_levle'; did you mean log_level\?"),
+        (lambda w: MAKE(colour=1), r"^Chargehand\(\) has no argument 'colour'\nin "),
         (lambda w: w.hand.jobs(state="done"), r"those of a filter: JobFilter\(queue='tag', state=State.FAILED\)"),
         (lambda w: w.hand.flows(text="a"), r"those of a filter: FlowFilter\(text='import'\)"),
     ],

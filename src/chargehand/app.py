@@ -47,6 +47,7 @@ from chargehand.model.spelling import nearest, unknown_attribute, unknown_option
 from chargehand.settings import staffing
 from chargehand.settings.hooks import check_hook
 from chargehand.settings.known import Settings
+from chargehand.settings.layers import argument_meant
 from chargehand.settings.layers import read as read_settings
 from chargehand.settings.plan import (
     UNSET,
@@ -155,6 +156,17 @@ _FILTERED = {kind: f"conditions are those of a filter: {example}" for kind, exam
 class Chargehand:
     """One store and the crews that work on it. An application creates one object at import."""
 
+    if not TYPE_CHECKING:  # a type checker knows all arguments
+
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            known = cls.__init__.__annotations__.keys() - {"return"}
+            unknown = sorted(options.keys() - known)
+            if unknown and cls is Chargehand:
+                error = TypeError(f"Chargehand() has no argument {unknown[0]!r}{argument_meant(unknown[0], known)}")
+                callers.note(error, sys._getframe(1))
+                raise error
+            return super().__new__(cls)
+
     def __init__(
         self,
         url: str | os.PathLike[str] | None = None,
@@ -216,7 +228,7 @@ class Chargehand:
     ) -> Crew[Payload, Any]: ...
     @overload
     def crew(self, name: str, handler: str, **options: Unpack[CrewOptions]) -> Crew[Any, Any]: ...
-    @callers.located
+    @callers.used_as("a crew has a name and a handler: hand.crew('tag', 'handlers:Tag')")
     def crew(
         self, name: str, handler: str, *, takes: Any = None, gives: Any = None, **options: Unpack[CrewOptions]
     ) -> Crew[Any, Any]:
@@ -322,7 +334,7 @@ class Chargehand:
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
-            raise unknown_attribute("Chargehand", name)
+            raise unknown_attribute("Chargehand", name, dir(Chargehand))
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:

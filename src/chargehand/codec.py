@@ -259,6 +259,10 @@ _INSTEAD: dict[type[Any], str] = {
 }
 
 
+_IDS = ("Flow", "Job", "Ref")
+"""Classes of Chargehand whose objects have an id, which stands for them."""
+
+
 def _why_not_json(value: Any, where: str, depth: int) -> str | None:
     """Returns which part of a value is not JSON, and what to pass instead; None if every part is, or is too deep."""
     if depth > DEPTH_LIMIT:
@@ -296,6 +300,8 @@ def _why_not_part(value: Any, where: str) -> str | None:
             instead = "pass str(path)"
         elif isinstance(value, type) or callable(value):
             instead = "pass data, not code: workers run in other processes"
+        elif kind.__name__ in _IDS and kind.__module__.startswith("chargehand."):
+            instead = "pass its id"
         elif isinstance(value, Exception):
             instead = "raise it, or pass its text"
         else:

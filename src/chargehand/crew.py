@@ -106,11 +106,12 @@ class Ref(Generic[Result]):
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
-            raise unknown_attribute("Ref", name)
+            raise unknown_attribute("Ref", name, dir(Ref))
 
         def __await__(self) -> Any:
             raise TypeError(
-                "a Ref cannot be awaited: await crew.enqueue_async(payload) enqueues, await ref.result() waits"
+                "a Ref cannot be awaited: await crew.enqueue_async(payload) enqueues, await ref.result() waits, and a "
+                "handler returns ref.id"
             )
 
     @property
@@ -253,7 +254,7 @@ class Crew(Generic[Payload, Result]):
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
-            raise unknown_attribute("Crew", name)
+            raise unknown_attribute("Crew", name, dir(Crew))
 
     @callers.used_as(_ONE_PAYLOAD)
     def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:

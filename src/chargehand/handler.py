@@ -202,7 +202,7 @@ class Job(Generic[Payload]):
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
-            raise _unknown_attribute("Job", name)
+            raise _unknown_attribute("Job", name, dir(Job))
 
     def progress(
         self,
@@ -290,10 +290,10 @@ class Job(Generic[Payload]):
         return self._context.settle(result)
 
 
-def _unknown_attribute(kind: str, name: str) -> AttributeError:
+def _unknown_attribute(kind: str, name: str, known: Iterable[str]) -> AttributeError:
     from chargehand.model.spelling import unknown_attribute  # a worker needs it for a mistake only
 
-    return unknown_attribute(kind, name)
+    return unknown_attribute(kind, name, known)
 
 
 class Item:
@@ -327,7 +327,7 @@ class Handler(Generic[Payload, Result]):
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
-            error = _unknown_attribute("Handler", name)
+            error = _unknown_attribute("Handler", name, (*dir(type(self)), *vars(self)))
             error.args = (str(error).replace("'Handler'", repr(type(self).__name__), 1) + _misnamed(type(self)),)
             raise error
 

@@ -1,9 +1,11 @@
 """A worker whose handler cannot do its crew's jobs says so at its start, before a job fails."""
 
+from typing import Any, Protocol
+
 import pytest
 from mistaken_handlers import DiscoversAll, DiscoversByFunction, DiscoversPages
 
-from chargehand import Chargehand, JobFailed
+from chargehand import Chargehand, Handler, Job, JobFailed
 from chargehand.testing import eventually
 from chargehand.worker.check import faults
 
@@ -37,3 +39,41 @@ def test_check_finds_a_discover_that_cannot_be_called() -> None:  # spec: CL-5
         "the handler has discover(self) -> list[str]; write discover(self, after, limit)"
     ]
     assert faults(DiscoversPages, plan) == faults(DiscoversByFunction, plan) == []
+
+
+class Built(Handler[int, int]):
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def perform(self, job: Job[int]) -> int:
+        return 1
+
+
+class TakesPayload(Handler[int, int]):
+    def perform(self, job: int) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return job
+
+
+class LikeJob(Protocol):
+    payload: int
+
+
+class Typed(Handler[int, int]):
+    def perform(self, job: LikeJob) -> int:
+        return job.payload
+
+
+class AnyJob(Handler[int, int]):
+    def perform(self, job: Any, extra: str = "") -> int:
+        return 1
+
+
+def test_check_finds_a_handler_that_cannot_be_created_or_takes_its_payload() -> None:  # spec: CL-5
+    plan = {"discovers": False, "takes": None, "gives": None}
+    assert faults(Built, plan) == [
+        "the handler is created without arguments, but missing a required argument: 'model': set it up in set_up(self)"
+    ]
+    assert faults(TakesPayload, plan) == [
+        "perform has job: int, but gets a job: write perform(self, job: Job[int]), and use job.payload"
+    ]
+    assert faults(Typed, plan) == faults(AnyJob, plan) == []

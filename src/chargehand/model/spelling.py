@@ -15,25 +15,38 @@ def nearest(word: str, known: Iterable[str], before: str = "") -> str:
 FOREIGN = {
     "accepts": "takes", "args": "payload", "autoretry_for": "retry_on", "concurrency": "workers", "countdown": "delay",
     "crew": "queue", "crontab": "cron", "depends_on": "after", "description": "label", "enqueue_at": "run_at",
-    "enqueue_in": "delay", "eta": "run_at", "interval": "every", "job_id": "key", "job_timeout": "timeout",
-    "kwargs": "payload", "lock": "sequence", "max_retries": "max_attempts", "max_tasks_per_child": "recycle_jobs",
-    "name": "label", "processes": "workers", "rate_limit": "rate", "result": "gives", "retries": "max_attempts",
-    "retry_backoff": "backoff", "returns": "gives", "schedule": "cron", "schedule_at": "run_at", "schedule_in": "delay",
+    "enqueue_in": "delay", "env": "environment", "eta": "run_at", "input": "takes", "interval": "every",
+    "job_id": "key", "job_timeout": "timeout", "kwargs": "payload", "lock": "sequence", "max_retries": "max_attempts",
+    "max_tasks_per_child": "recycle_jobs", "name": "label", "output": "gives", "processes": "workers",
+    "rate_limit": "rate", "result": "gives", "retries": "max_attempts", "retry_backoff": "backoff", "returns": "gives",
+    "schedule": "cron", "schedule_at": "run_at", "schedule_in": "delay", "soft_time_limit": "timeout",
     "status": "state", "task": "crew", "task_id": "key", "task_name": "crew", "time_limit": "timeout",
     "timezone": "zone", "tz": "zone",
 }  # fmt: skip
 """Options of other systems, by their names: the nearest one of ours. The number of retries is one less than that of
 attempts."""
 QUEUE = "; a crew has one queue: declare a crew for each, hand.crew(…, queue='…')"
+_SCHEDULE = "cron crontab every schedule"
+_OF_CREWS = (
+    "backoff batch concurrency give_up_on gives gpus limit limit_per_key rate rate_per_key retry_on takes workers"
+)
+_OF_JOBS = "after delay expires key label limit_key meta run_at sequence share tags unique_for"
 
 
 def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
     """Returns the message for options that do not exist."""
     names, known = sorted(names), sorted(known)
-    ours = FOREIGN.get(names[0])
-    meant = f"; did you mean {ours}?" if ours in known else nearest(names[0], known)
-    if names[0] == "queue":
+    name, ours = names[0], FOREIGN.get(names[0])
+    if name == "queue":
         meant = QUEUE
+    elif name in _OF_CREWS.split():
+        meant = f"; it is an option of the crew: hand.crew(…, {name}=…)"
+    elif "takes" in known and name in _OF_JOBS.split():
+        meant = f"; it is an option of each job: crew.enqueue(payload, {name}=…)"
+    elif "cron" not in known and name in _SCHEDULE.split():
+        meant = "; a schedule is declared with hand.recurring('name', crew, payload, cron='0 3 * * *')"
+    else:
+        meant = f"; did you mean {ours}?" if ours in known else nearest(name, known)
     return f"unknown option {', '.join(names)}; there are: {', '.join(known)}{meant}"
 
 
@@ -73,9 +86,11 @@ ATTRIBUTES = (
 """Methods of other systems: the class in which they are looked for, their names, and what to use instead."""
 
 
-def unknown_attribute(kind: str, name: str) -> AttributeError:
-    """Returns the error for an attribute that does not exist."""
+def unknown_attribute(kind: str, name: str, known: Iterable[str] = ()) -> AttributeError:
+    """Returns the error for an attribute that does not exist; `known` are those that do."""
     use = next((f"; {use}" for of, names, use in ATTRIBUTES if of == kind and name in names.split()), "")
+    if not use and not name.startswith("_"):
+        use = nearest(name, (each for each in known if not each.startswith("_")))
     return AttributeError(f"{kind!r} object has no attribute {name!r}{use}")
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +40,9 @@ _IGNORED = re.compile(
 )
 
 _OTHER_WORDS = {
-    **dict.fromkeys(("BROKER_URL", "DATABASE", "DATABASE_URL", "DB", "DB_URL", "STORE", "STORE_URL"), f"{PREFIX}URL"),
+    **dict.fromkeys(
+        ("BROKER", "BROKER_URL", "DATABASE", "DATABASE_URL", "DB", "DB_URL", "STORE", "STORE_URL"), f"{PREFIX}URL"
+    ),
     **dict.fromkeys(
         ("CONCURRENCY", "PROCESSES", "WORKERS"), f"WORKER_PROCESSES, or {PREFIX}CREW_NAME_WORKERS for one crew"
     ),
@@ -257,6 +259,22 @@ def _from_variables(texts: Mapping[str, str], origin: Callable[[str], str]) -> L
         path = ("crews", crew[1], crew[2].lower())
         found[path] = _checked(_setting(path), name, text, origin(name))
     return found
+
+
+def argument_meant(name: str, known: Iterable[str]) -> str:
+    """Returns what to write in place of an argument that `Chargehand(…)` does not have: most are settings."""
+    known, word = sorted(known), name.upper()
+    table = next((each for each in POLICIES if each in known and name in POLICIES[each].__struct_fields__), None)
+    if table is not None:
+        return f"; did you mean {table}=chargehand.{POLICIES[table].__name__}({name}=…)?"
+    variable = _OTHER_WORDS.get(word, f"{PREFIX}{word}")
+    if variable == f"{PREFIX}URL":
+        return "; did you mean url?"
+    if word in _OTHER_WORDS:
+        return f"; it is a setting: {variable}"
+    if variable in BY_VARIABLE:
+        return f"; it is a setting: {variable} in the environment or in .env, {name} in chargehand.toml"
+    return nearest(name, known)
 
 
 def _variable_meant(name: str) -> str:

@@ -70,7 +70,7 @@ def memory() -> int:
 
 def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[str]:
     """Returns the mismatches between a handler and its crew, one sentence each."""
-    found: list[str] = []
+    found = [*_wrong_constructor(kind), *_wrong_job(kind)]
     if plan["discovers"] and not perform.has_own(kind, "discover"):
         found.append("the crew is declared discovers=True, but the handler has no discover(after, limit)")
     elif plan["discovers"]:
@@ -87,6 +87,40 @@ def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[
             continue
         found.append(f"the crew {word} {crew['name']}, but the handler {word} {ours['name']}")
     return found
+
+
+def _wrong_constructor(kind: type[handler.Handler[Any, Any]]) -> list[str]:
+    """Returns why a worker could not create the handler: it gives no arguments."""
+    import inspect
+
+    try:
+        inspect.signature(kind).bind()
+    except TypeError as error:
+        return [f"the handler is created without arguments, but {error}: set it up in set_up(self)"]
+    except ValueError:  # without a signature
+        pass
+    return []
+
+
+def _wrong_job(kind: type[handler.Handler[Any, Any]]) -> list[str]:
+    """Returns that `perform` expects its payload as the argument, if its annotation says so."""
+    import inspect
+    from typing import get_type_hints
+
+    function: Any = inspect.unwrap(kind.perform)
+    try:
+        names = list(inspect.signature(function).parameters)
+        name = names[0 if isinstance(inspect.getattr_static(kind, "perform"), staticmethod) else 1]
+        given = get_type_hints(function)[name]
+    except Exception:  # no annotation, or names that are imported for type checkers only
+        return []
+    kept: Any = get_origin(given) or given
+    if kept is Any or not isinstance(kept, type) or getattr(kept, "_is_protocol", False):
+        return []
+    if issubclass(handler.Job, kept) or issubclass(kept, handler.Job):
+        return []
+    own = _name(given)
+    return [f"perform has {name}: {own}, but gets a job: write perform(self, job: Job[{own}]), and use job.payload"]
 
 
 def _wrong_discover(kind: type[handler.Handler[Any, Any]]) -> list[str]:

@@ -47,6 +47,8 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
     if batch == 1 and not has_own(kind, "perform"):
         raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
     check_parameters(name, kind, "perform" if batch == 1 else "perform_batch", "job" if batch == 1 else "jobs")
+    for method in ("set_up", "tear_down"):
+        check_parameters(name, kind, method)
     if concurrency > 1:
         import inspect
 
@@ -58,29 +60,41 @@ def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, A
     return kind
 
 
-def check_parameters(name: str, kind: type[Handler[Any, Any]], method: str, only: str) -> None:
-    """Raises ConfigurationError if the method cannot be called with one argument: every job would fail.
+def check_parameters(name: str, kind: type[Handler[Any, Any]], method: str, only: str | None = None) -> None:
+    """Raises ConfigurationError if the method cannot be called with one argument, or none without `only`: every job
+    would fail, or every start.
 
     It reads the code object: `inspect` would make every worker larger.
     """
     function: Any = getattr(kind, method)
+    right = f"{method}(self)" if only is None else f"{method}(self, {only})"
+    if isinstance(function, property):
+        raise errors.ConfigurationError(f"handler {name!r} has {method} as a property; write def {right}")
     code: Any = getattr(function, "__code__", None)
     if code is None:  # not a function of Python
         return
+    if method == "perform" and code.co_flags & _YIELDS:
+        raise errors.ConfigurationError(
+            f"handler {name!r} has a perform that yields, which nothing would run: return the result, and report "
+            "progress with job.progress(…)"
+        )
     raw = next(vars(each)[method] for each in kind.__mro__ if method in vars(each))
-    given = 1 if isinstance(raw, staticmethod) else 2
+    given = (0 if only is None else 1) + (not isinstance(raw, staticmethod))
     required = code.co_argcount - len(function.__defaults__ or ())
     by_name = code.co_kwonlyargcount - len(function.__kwdefaults__ or ())
     most = given if code.co_flags & _VARIADIC else code.co_argcount
     if not required <= given <= most or by_name > 0:
-        own = ", ".join(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        raise errors.ConfigurationError(
-            f"handler {name!r} has {method}({own}); write {method}(self, {only}): a payload is job.payload"
-        )
+        count = code.co_argcount
+        named = code.co_varnames[count : count + code.co_kwonlyargcount]
+        own = ", ".join((*code.co_varnames[:count], *(("*", *named) if named else ())))
+        why = "it gets no arguments" if only is None else "a payload is job.payload"
+        raise errors.ConfigurationError(f"handler {name!r} has {method}({own}); write {right}: {why}")
 
 
 _VARIADIC = 0x04
 """The flag of a code object that has `*args` (inspect.CO_VARARGS)."""
+_YIELDS = 0x20 | 0x200
+"""The flags of code objects of generators (inspect.CO_GENERATOR, inspect.CO_ASYNC_GENERATOR)."""
 
 
 def why_not_imported(error: BaseException) -> str:
