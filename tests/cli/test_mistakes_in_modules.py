@@ -85,6 +85,32 @@ def test_a_module_that_does_not_exist_is_looked_for_in_the_folder(load: Load) ->
     assert load(CREW, "nowhere.jobs") == "application 'nowhere.jobs': there is no module 'nowhere' in HERE"
 
 
+def test_an_application_in_another_folder_is_answered_with_that_folder(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    (tmp_path / "upper_jobs.py").touch()
+    monkeypatch.chdir(tmp_path / "deep" / "down")
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    assert load(CREW, "upper_jobs:hand").endswith("there is one in HERE: change to that folder")
+    told = load(CREW, "../../upper_jobs:hand")
+    assert told.endswith("not of the form module:object; in HERE it is upper_jobs:hand: change to that folder")
+    assert load(CREW, f"{tmp_path}/upper_jobs.py").endswith("; in HERE it is upper_jobs: change to that folder")
+    assert load(CREW, "../../nothing:hand").endswith(", such as jobs:hand")
+
+
+def test_a_module_that_is_hidden_by_one_of_python_is_named(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text(HAND)
+    assert load(CREW, "queue:hand").startswith("module 'queue' has no name 'hand'; its Chargehand objects: none; HERE/")
+    assert load(CREW, "queue").endswith("/queue.py: give it another name")
+    assert load(CREW, "time:hand").endswith("objects: none")
+
+
+def test_a_circular_import_is_answered_with_the_way_to_name_handlers(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "circular_handlers.py").write_text("from mistaken_jobs import hand")
+    assert load("from circular_handlers import Tag").endswith("as text, 'handlers:Tag', and only workers import them")
+
+
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
@@ -108,6 +134,7 @@ def test_a_command_without_its_group_is_found(word: str, meant: str) -> None:
         (["work", "jobs:hand", "--concurrency", "4"], "CHARGEHAND_CREW_NAME_WORKERS=4"),
         (["work", "jobs:hand", "-Q", "tag"], "The command runs all crews of the application"),
         (["work", "jobs:hand", "--colour"], "No such option: --colour"),
+        (["jobs", "list", "--crew", "tag"], "The jobs of a crew have its queue: --queue."),
         (["jobs", "01a1f1f2ea64"], "Did you mean 'show 01a1f1f2ea64'?"),
         (["flows", "01a1f1f2ea64"], "Did you mean 'show 01a1f1f2ea64'?"),
         (["keys", "01a1f1f2ea64"], "No such command '01a1f1f2ea64'."),

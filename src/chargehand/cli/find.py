@@ -52,7 +52,7 @@ def application(name: str) -> Chargehand:
     if "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     if not is_module(module) or module.endswith(".py"):
-        meant = f"; did you mean {found}?" if (found := as_module(name)) else ", such as jobs:hand"
+        meant = f"; did you mean {found}?" if (found := as_module(name)) else _elsewhere(name) or ", such as jobs:hand"
         raise ConfigurationError(f"application {name!r} is not of the form module:object{meant}")
     try:
         found = import_module(module)
@@ -60,13 +60,14 @@ def application(name: str) -> Chargehand:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             here = [path.stem for path in Path.cwd().glob("*.py")]
             raise ConfigurationError(
-                f"application {name!r}: there is no module {error.name!r} in {os.getcwd()}{nearest(error.name, here)}"
+                f"application {name!r}: there is no module {error.name!r} in {os.getcwd()}"
+                f"{nearest(error.name, here) or _above(module)}"
             ) from error
         raise ConfigurationError(
             f"application {name!r} cannot be imported from {os.getcwd()}: {callers.told(error)}{_instead(error)}"
         ) from error
     hands = {f"{module}:{key}": value for key, value in vars(found).items() if isinstance(value, Chargehand)}
-    choice = f"; its Chargehand objects: {', '.join(hands) or 'none'}"
+    choice = f"; its Chargehand objects: {', '.join(hands) or 'none'}{'' if hands else _hidden(module)}"
     if not attribute:
         if len(hands) != 1:
             raise ConfigurationError(f"module {module!r} does not have exactly one Chargehand object{choice}")
@@ -80,8 +81,38 @@ def application(name: str) -> Chargehand:
     return found
 
 
+def _elsewhere(name: str) -> str:
+    """Returns what to do if the name of an application is the path of a module in another folder."""
+    path, colon, attribute = name.partition(":")
+    file = Path(path if path.endswith(".py") else f"{path}.py")
+    if not file.is_file() or not is_module(file.stem):
+        return ""
+    return f"; in {file.parent.resolve()} it is {file.stem}{colon}{attribute}: change to that folder"
+
+
+def _above(module: str) -> str:
+    """Returns what to do if the module of an application is in a folder above this one."""
+    first = module.partition(".")[0]
+    found = next((each for each in Path.cwd().parents if (each / f"{first}.py").is_file()), None)
+    return f"; there is one in {found}: change to that folder" if found is not None else ""
+
+
+def _hidden(module: str) -> str:
+    """Returns what to do if another module of this name was found before that of the current folder."""
+    own = Path(f"{module.replace('.', '/')}.py").resolve()
+    found = getattr(sys.modules[module], "__file__", None)
+    if not own.is_file() or (found is not None and Path(found).resolve() == own):
+        return ""
+    return f"; {own} is hidden by {found or 'a module of Python'}: give it another name"
+
+
 def _instead(error: BaseException) -> str:
-    """Returns what to do if the import reached code that belongs under a main guard."""
+    """Returns what to do about the import of a module that failed, if that is known."""
+    if isinstance(error, ImportError) and "circular import" in str(error):
+        return (
+            "; a module that declares crews imports none of their handlers: it names them as text, 'handlers:Tag', and "
+            "only workers import them"
+        )
     if not isinstance(error, SystemExit):
         return ""
     return "; put what runs the program under `if __name__ == '__main__':`"

@@ -61,7 +61,11 @@ OTHER_OPTIONS = {
     **dict.fromkeys(
         [("work", option) for option in ("-c", "--concurrency", "--worker", "--workers", "--processes")], _COUNT
     ),
-    **dict.fromkeys([("work", option) for option in ("-Q", "-q", "--queue", "--queues")], _ALL),
+    **dict.fromkeys([("work", option) for option in ("-Q", "-q", "--queue", "--queues", "--crew", "--crews")], _ALL),
+    **dict.fromkeys(
+        [(command, "--crew") for command in ("list", "retry", "cancel", "clear")],
+        "The jobs of a crew have its queue: --queue.",
+    ),
     ("work", "-B"): "Recurring jobs need no process of their own.",
     ("work", "--port"): "The API is served by: chargehand serve.",
     **dict.fromkeys(
