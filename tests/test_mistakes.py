@@ -19,6 +19,7 @@ from minimal_handlers import Bare
 from pydantic import BaseModel
 
 from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry, UnknownCrew
+from chargehand.host import waiting
 from chargehand.testing import eventually, fake, perform, run_all
 
 Try = Callable[["World"], Any]
@@ -401,6 +402,21 @@ def test_waiting_in_an_event_loop_is_warned_of(world: World) -> None:
         asyncio.run(proper())
         with pytest.raises(ResultTimeout):
             ref.wait(0)
+
+
+def test_waiting_in_vain_without_a_limit_is_warned_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit, the error says it; warnings are errors in these tests, so that the endless call ends."""
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    ref = world.any.enqueue(1)
+    why = f"waiting for job {ref.id}, which no worker will take: no node runs: chargehand work APP"
+    with pytest.raises(RuntimeWarning, match=why):
+        ref.wait()
+    with pytest.raises(RuntimeWarning, match=why):
+        asyncio.run(ref.result())
+    with pytest.raises(ResultTimeout, match="no node runs"):
+        ref.wait(0.01)
+    with pytest.raises(ResultTimeout, match="no node runs"):
+        asyncio.run(ref.result(0.01))
 
 
 def run(code: str, folder: Path) -> str:

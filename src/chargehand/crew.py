@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from chargehand import codec
+from chargehand import clock, codec
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -20,9 +20,10 @@ from chargehand.errors import (
 )
 from chargehand.flow import Flow
 from chargehand.handler import check_several
+from chargehand.host import waiting
 from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
-from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop
+from chargehand.host.waiting import as_seconds, until_ended, warn_in_loop, warn_in_vain
 from chargehand.ids import new_ids
 from chargehand.model.flows import FlowRecord
 from chargehand.model.hooks import HookEvent
@@ -138,7 +139,8 @@ class Ref(Generic[Result]):
     def wait(self, timeout: float | None = None) -> Result:
         """Waits for the result. Raises JobFailed, JobCancelled, or ResultTimeout after `timeout` seconds.
 
-        In an event loop use `await ref.result()`: a RuntimeWarning says so.
+        A RuntimeWarning says if it waits without a limit for a job that no worker will take; in an event loop another
+        one says to use `await ref.result()`.
         """
         warn_in_loop("ref.wait()", "await ref.result()")
         return outcome(wait_for_end(self._operations, self.id, timeout), self._gives)
@@ -147,17 +149,20 @@ class Ref(Generic[Result]):
         """Waits for the result without blocking the event loop. Raises the errors of `wait`."""
         try:
             async with asyncio.timeout(as_seconds(timeout)):
-                return await self._result()
+                return await self._result(warn=timeout is None)
         except TimeoutError:
             raise await asyncio.to_thread(lambda: late(self._operations, self.job(), timeout)) from None
 
-    async def _result(self) -> Result:
+    async def _result(self, *, warn: bool) -> Result:
         async with follow(self._operations.location, self.id) as news:
-            pauses = looks()
+            pauses, until = looks(), clock.monotonic() + waiting.PATIENCE
             while True:
                 job = await asyncio.to_thread(self.job)
                 if job.state in FINISHED:
                     return outcome(job, self._gives)
+                if warn and clock.monotonic() >= until:
+                    warn = False
+                    warn_in_vain(self.id, await asyncio.to_thread(_in_vain, self._operations, job), 3)
                 await news(next(pauses))
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
@@ -192,15 +197,21 @@ def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobR
         ended,
         as_seconds(timeout),
         lambda: late(service, service.job(job_id), timeout),
+        lambda: warn_in_vain(job_id, _in_vain(service, service.job(job_id)), 5),
     )
 
 
 def late(service: "Service", job: JobRecord, timeout: float | None) -> ResultTimeout:
-    """Returns the error for a job that has not ended in time; it says why if no worker takes the job."""
-    why = service.why_waiting(job.queue) if job.state is State.QUEUED else None
+    """Returns the error for a job that has not ended in time; it says why if no worker will take the job."""
+    why = _in_vain(service, job)
     state = job.state.value + ("" if why is None else f", and no worker takes it: {summary(why)}")
     text = f"job {job.id} did not end within {timeout or 0:g} s; it is {state}"
     return ResultTimeout(text, job.id, job.state.value, why)
+
+
+def _in_vain(service: "Service", job: JobRecord) -> str | None:
+    """Returns why no worker will take the job; None if one will, has or had it."""
+    return service.why_waiting(job.queue) if job.state is State.QUEUED else None
 
 
 def outcome(job: JobRecord, gives: Any) -> Any:
