@@ -14,6 +14,7 @@ from typing import Any
 import flask
 import pytest
 from fastapi import APIRouter, FastAPI
+from fastapi.encoders import jsonable_encoder
 from flask import Flask
 from minimal_handlers import Bare
 from pydantic import BaseModel
@@ -402,6 +403,11 @@ def test_waiting_in_an_event_loop_is_warned_of(world: World) -> None:
         asyncio.run(proper())
         with pytest.raises(ResultTimeout):
             ref.wait(0)
+
+
+def test_a_route_that_returns_a_reference_is_told_to_return_its_id(world: World) -> None:
+    with pytest.raises(ValueError, match=r"a Ref cannot be encoded: return ref\.id, or what the caller may see"):
+        jsonable_encoder(world.any.ref("x"))
 
 
 def test_waiting_in_vain_without_a_limit_is_warned_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

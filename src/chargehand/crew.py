@@ -107,6 +107,8 @@ class Ref(Generic[Result]):
     if not TYPE_CHECKING:  # a type checker knows all attributes
 
         def __getattr__(self, name: str) -> Any:
+            if name == "keys":  # of dict(ref), which FastAPI tries with what a route returns
+                raise TypeError("a Ref cannot be encoded: return ref.id, or what the caller may see of ref.job()")
             raise unknown_attribute("Ref", name, dir(Ref))
 
         def __await__(self) -> Any:

@@ -140,7 +140,8 @@ class Site:
                 "this process started no node and no workers: the lifespan of the application did not run",
                 prefix=self.prefix,
                 remedy="attach to the application that the server runs, not to one that is mounted in it, and do not "
-                "switch its lifespan off; or set EMBED_WORKERS=false, and run `chargehand work APP`",
+                "switch its lifespan off (in a test, use `with TestClient(app)`); or set EMBED_WORKERS=false, and run "
+                "`chargehand work APP`",
             )
 
     def close(self) -> None:
