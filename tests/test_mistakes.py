@@ -39,6 +39,12 @@ class World:
         self.hand: Any = Chargehand(folder=folder)
         self.any: Any = self.hand.crew("any", "handlers:Any")
         self.songs: Any = self.hand.crew("songs", "handlers:Songs", takes=Song)
+        self.far: Any = Chargehand(folder / "other.db", folder=folder)
+        self.other: Any = self.far.crew("far", "handlers:Any")
+
+    def within(self, crew: Any) -> None:
+        with self.hand.transaction() as tx:
+            crew.enqueue(1, within=tx)
 
     def flow(self) -> Any:
         return self.hand.flow("x").__enter__()
@@ -52,6 +58,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.hand.close()
+    made.far.close()
 
 
 class Local(Handler[Any, None]):
@@ -148,6 +155,14 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "crew as job": (lambda w: w.any.enqueue(1, after=w.any), r"after is Crew\('any'\); it names the jobs"),
     "too often": (lambda w: w.hand.recurring("night", w.any, 1, every=0.1), "every is 0.1 s; must be 1 s or more"),
     "cron": (lambda w: w.hand.recurring("night", w.any, 1, cron="daily"), "'night': cron expression 'daily': .*0 3"),
+    "crew of another store": (lambda w: w.hand.recurring("night", w.other, 1, every=9), "'far' is of another store"),
+    "end in another store": (lambda w: w.hand.flow("x", on_end=w.other), "on_end is crew 'far' of another store, .*/o"),
+    "transaction of another store": (lambda w: w.within(w.other), r"is of another store, .*/chargehand\.db: a job of"),
+    "within of a coroutine": (lambda w: asyncio.run(w.any.enqueue_async(1, within=1)), "a transaction belongs to"),
+    "default": (lambda w: w.crew(default="no"), "crew 'tag': default is 'no'; must be True or False"),
+    "flow as id": (lambda w: w.hand.find_flow(w.flow()), r"takes the id of a flow, a string, not Flow\(.*: pass '"),
+    "wait in the block": (lambda w: w.flow().enqueue(w.any, 1).wait(1), "flow 'x' does not exist yet: it is made"),
+    "job in the block": (lambda w: w.flow().enqueue(w.any, 1).job(), "flow 'x' does not exist yet: it is made"),
     "crew by name": (lambda w: w.hand.recurring("night", "any", 1, every=9), "crew is 'any'; expected what hand.crew"),
     # operations
     "reference": (lambda w: w.hand.cancel(w.any.enqueue(1)), r"hand.cancel takes the id .* not Ref\(.*pass ref.id"),
@@ -225,6 +240,11 @@ def test_attach_is_called_once_for_an_application(world: World, tmp_path: Path) 
         (lambda w: w.any.ref("x").revoke(), r"use ref.cancel\(\)"),
         (lambda w: w.any.ref("x").colour, "'Ref' object has no attribute 'colour'$"),
         (lambda w: w.any.ref("x").attemps(), r"'Ref' object has no attribute 'attemps'; did you mean attempts\?$"),
+        (
+            lambda w: w.flow().chain(w.any, w.any),
+            r"'Flow' object has no attribute 'chain'; use flow.enqueue\(crew, payl",
+        ),
+        (lambda w: w.flow().statsu(), r"'Flow' object has no attribute 'statsu'; did you mean status\?$"),
         (lambda w: w.any.enque(1), r"'Crew' object has no attribute 'enque'; did you mean enqueue\?$"),
         (lambda w: w.hand.recuring("night", w.any), r"no attribute 'recuring'; did you mean recurring\?$"),
     ],
@@ -248,6 +268,18 @@ def test_tools_for_tests_name_what_they_take(world: World) -> None:
     constant: Any = 3
     with pytest.raises(TypeError, match=r"needs a function .*, such as lambda payload: 3"), fake(world.any, constant):
         pass
+    handler: Any = Bare
+    with pytest.raises(TypeError, match=r"in place of the handler: lambda payload: perform\(Bare, payload\)"):
+        fake(world.any, handler).__enter__()
+    function: Any = print
+    with pytest.raises(
+        TypeError, match=r"takes the class of a handler, derived from chargehand.Handler, not <built-in"
+    ):
+        perform(function, 1)
+    with pytest.raises(TypeError, match=r"takes a function, such as lambda: ref.job\(\).state == 'done', not 3"):
+        eventually(constant)
+    with pytest.raises(TypeError, match="takes a plain function, not a coroutine function: <function"):
+        _ = eventually(coroutine)
     with pytest.raises(TypeError, match=r"run_all\(\) takes the Chargehand object .*, not Crew\('any'\)"):
         run_all(world.any)
 
@@ -265,6 +297,48 @@ def test_jobs_of_a_test_are_kept_apart_from_those_of_a_node(tmp_path: Path) -> N
         assert ref.job().state == "queued"
     assert [each.crew for each in run_all(hand)] == ["bare"]
     hand.close()
+
+
+async def coroutine() -> bool:
+    return False
+
+
+class Waiting(Handler[int, int]):
+    async def perform(self, job: Job[int]) -> int:
+        return 1
+
+
+class Plain(Handler[int, int]):
+    def perform(self, job: Job[int]) -> int:
+        return 1
+
+
+class Parted(Handler[int, int]):
+    def __init__(self, model: str) -> None: ...
+
+    def perform(self, job: Job[int]) -> int:
+        return 1
+
+
+class Empty(Handler[int, int]):
+    def perform(self) -> int:  # type: ignore[override]
+        return 1
+
+
+def test_perform_says_what_a_worker_would() -> None:
+    with pytest.raises(ChargehandError, match=r"'Parted' is created without arguments, but .* set it up in set_up"):
+        perform(Parted, 1)
+    with pytest.raises(ChargehandError, match=r"'Empty' has perform\(self\); write perform\(self, job\)"):
+        perform(Empty, 1)
+
+
+def test_an_async_handler_is_performed_outside_a_coroutine() -> None:
+    async def inside(kind: type[Handler[int, int]]) -> int:
+        return perform(kind, 1)
+
+    assert asyncio.run(inside(Plain)) == 1
+    with pytest.raises(RuntimeError, match=r"in a plain function, or `await asyncio.to_thread\(perform, …\)`"):
+        asyncio.run(inside(Waiting))
 
 
 class Careless(Handler[dict[str, Any], None]):
@@ -374,8 +448,12 @@ def test_an_enqueue_that_is_awaited_names_the_other(world: World) -> None:
 
 
 def test_only_its_block_commits_a_transaction(world: World) -> None:
-    with pytest.raises(AttributeError, match="commit"), world.hand.transaction() as tx:
+    given: Any = world.hand.transaction()
+    with pytest.raises(AttributeError, match="'commit'; the end of the block commits, an exception rolls"), given as tx:
         tx.commit()
+    given = world.hand.transaction()
+    with pytest.raises(AttributeError, match=r"use crew.enqueue\(payload, within=tx\)"), given as tx:
+        tx.enqueue(1)
 
 
 def test_a_missing_label_is_none(world: World) -> None:

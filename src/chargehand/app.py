@@ -260,7 +260,10 @@ class Chargehand:
         rest.setdefault("queue", name)
         rest["threads"] = staffing.threads(self.settings, name, rest.get("threads"))
         rest["takes"], rest["gives"] = type_name(takes), type_name(gives)
-        self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
+        default: Any = rest.pop("default", False)
+        if not isinstance(default, bool):
+            raise ConfigurationError(f"crew {name!r}: default is {default!r}; must be True or False")
+        self._declared[name] = Declared(name, rest.get("workers"), default)
         crew = Crew[Any, Any](self.internal, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         self.internal.hide(crew.plan.queue, crew.plan.hide)
@@ -296,6 +299,11 @@ class Chargehand:
         found: Any = crew
         if not isinstance(found, Crew):
             raise ConfigurationError(f"recurring job {name!r}: crew is {found!r}; expected what hand.crew(…) returned")
+        if crew.location != self.location:
+            raise ConfigurationError(
+                f"recurring job {name!r}: crew {crew.name!r} is of another store, {crew.location}: declare the "
+                "recurring job with the Chargehand object of that crew"
+            )
         every_ms = None if every is None else duration(f"recurring job {name!r}", "every", every)
         schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
         if 1 <= len(name) <= NAME_LIMIT and name.isprintable():  # names have no such limits, labels do
@@ -444,6 +452,10 @@ class Chargehand:
 
     def find_flow(self, flow_id: str) -> Flow:
         """Returns the flow with this id. Raises FlowNotFound if it never existed or was pruned."""
+        given: Any = flow_id
+        if not isinstance(given, str):
+            instead = f": pass {given.id!r}" if isinstance(given, Flow | FlowRecord) else ""
+            raise PayloadError(f"hand.find_flow takes the id of a flow, a string, not {given!r}{instead}")
         return Flow(self.internal, flow_id, shown(self.internal.flow(flow_id)).name)
 
     @callers.used_as(_FILTERED[FlowFilter])

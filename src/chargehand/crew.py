@@ -83,7 +83,7 @@ _ONE_PAYLOAD = "a job has one payload: crew.enqueue(Song(path='a')) or crew.enqu
 class Ref(Generic[Result]):
     """A job by its id: its state, its result, and its events."""
 
-    __slots__ = ("_gives", "_operations", "created", "id", "replaced")
+    __slots__ = ("_flow", "_gives", "_operations", "created", "id", "replaced")
 
     def __init__(
         self,
@@ -93,8 +93,9 @@ class Ref(Generic[Result]):
         *,
         created: bool = True,
         replaced: bool = False,
+        flow: Flow | None = None,
     ) -> None:
-        self._operations, self._gives = operations, gives
+        self._operations, self._gives, self._flow = operations, gives, flow
         self.id = job_id
         self.created = created
         """False if the job existed already, by its id or its unique key."""
@@ -124,6 +125,8 @@ class Ref(Generic[Result]):
 
     def job(self) -> JobRecord:
         """Returns the job in its present state. Raises JobNotFound if it never existed or was pruned."""
+        if self._flow is not None:
+            self._flow.check_made()
         return restored(self._operations.job(self.id))
 
     def attempts(self) -> list[Attempt]:
@@ -145,6 +148,8 @@ class Ref(Generic[Result]):
         one says to use `await ref.result()`.
         """
         warn_in_loop("ref.wait()", "await ref.result()")
+        if self._flow is not None:
+            self._flow.check_made()
         return outcome(wait_for_end(self._operations, self.id, timeout), self._gives)
 
     async def result(self, timeout: float | None = None) -> Result:
@@ -237,6 +242,11 @@ class Crew(Generic[Payload, Result]):
         return f"Crew({self.plan.name!r})"
 
     @property
+    def location(self) -> Location:
+        """Where the store of the crew is."""
+        return self._operations.location
+
+    @property
     def name(self) -> str:
         """The name of the crew."""
         return self.plan.name
@@ -325,7 +335,7 @@ class Crew(Generic[Payload, Result]):
                 "within= is a transaction that has not begun: write `with hand.transaction() as tx:`, and within=tx"
             )
         if isinstance(flow, Flow) and flow.collects:
-            refs = [Ref[Result](operations, job.id, self.gives) for job in jobs]
+            refs = [Ref[Result](operations, job.id, self.gives, flow=flow) for job in jobs]
             flow.collect(jobs, refs, within)
             return refs
         done = operations.enqueue(jobs) if within is None else operations.enqueue_within(within, jobs)

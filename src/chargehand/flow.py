@@ -24,6 +24,7 @@ from chargehand.ids import new_id
 from chargehand.model.flows import FlowCounts, FlowEnd, FlowRecord, NewFlow, check_flow
 from chargehand.model.job import PREDECESSOR, JobRecord, NewJob, State, restored
 from chargehand.model.records import JobFilter, Sort
+from chargehand.model.spelling import unknown_attribute
 from chargehand.model.topic import RESYNC, flow_topic, has_ended, parse
 from chargehand.stores.location import Location
 from chargehand.system import extras
@@ -56,6 +57,11 @@ class Flow:
         self._jobs: list[NewJob] | None = None
         """The jobs that were collected, inside the block."""
         self._refs: list[Ref[Any]] = []
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute("Flow", name, dir(Flow))
 
     def __repr__(self) -> str:
         return f"Flow({self.id!r}, name={self.name!r})"
@@ -276,9 +282,13 @@ class Flow:
 
         return of_flow(self._operations, self._own_id())
 
-    def _own_id(self) -> str:
+    def check_made(self) -> None:
+        """Raises ChargehandError before the end of the block that makes the flow."""
         if self._new is not None:
             raise ChargehandError(f"flow {self.name!r} does not exist yet: it is made at the end of its block")
+
+    def _own_id(self) -> str:
+        self.check_made()
         return self.id
 
 
@@ -297,7 +307,7 @@ def new_flow(
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PayloadError(f"the name of a flow is {name!r}; must be a string")
     flow_id = new_id()
-    end = None if on_end is None else _last_job(on_end, name)
+    end = None if on_end is None else _last_job(on_end, name, operations.location)
     new = check_flow(NewFlow(id=flow_id, name=codec.escape(name), arrival=order == "arrival", on_end=end))
     return Flow(operations, flow_id, name, new=new, within=within)
 
@@ -307,11 +317,15 @@ def sample_end(name: str) -> FlowEnd:
     return FlowEnd(flow=new_id(), name=name, state="done", counts=FlowCounts())
 
 
-def _last_job(crew: "Crew[Any, Any]", name: str) -> NewJob:
+def _last_job(crew: "Crew[Any, Any]", name: str, location: Location) -> NewJob:
     """Returns the job for the end of a flow. Raises ConfigurationError if the crew cannot take a FlowEnd."""
     found: Any = crew
     if not hasattr(found, "new_job"):
         raise ConfigurationError(f"flow {name!r}: on_end is {found!r}; expected what hand.crew(…) returned")
+    if crew.location != location:
+        raise ConfigurationError(
+            f"flow {name!r}: on_end is crew {crew.name!r} of another store, {crew.location}; the flow is of {location}"
+        )
     try:
         return crew.new_job(sample_end(name))
     except PayloadError as error:

@@ -387,6 +387,11 @@ class Transaction(Protocol):
     """One atomic change: everything commits together, or nothing does."""
 
     @property
+    def home(self) -> str:
+        """The address of the store, as its location shows it."""
+        ...
+
+    @property
     def jobs(self) -> JobWriting:
         """Writes to jobs."""
         ...

@@ -308,9 +308,18 @@ class Operations(FlowOperations):
     def enqueue_within(self, within: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueues jobs in a transaction of the caller: of this store, or of a connection to its database."""
         if isinstance(within, Transaction):
+            self._check_home(within)
             return within.jobs.enqueue(jobs)
         with self.stores.use() as store:
             return store.within(within).enqueue(jobs)
+
+    def _check_home(self, within: Transaction) -> None:
+        """Raises ChargehandError if a transaction belongs to another store, in which nobody would look for the job."""
+        if within.home != str(self.location):
+            raise ChargehandError(
+                f"the transaction is of another store, {within.home}: a job of {self.location} is enqueued in a "
+                "transaction of its own store"
+            )
 
     # flows
 
@@ -318,6 +327,7 @@ class Operations(FlowOperations):
         """Makes a flow with its first jobs in one transaction, which may be the caller's. A job may name jobs that
         precede it in `after`."""
         if isinstance(within, Transaction):
+            self._check_home(within)
             within.flows.begin(flow)
             return in_order(within.jobs.enqueue, jobs)
         if within is not None:

@@ -39,6 +39,8 @@ def unknown_option(names: Iterable[str], known: Iterable[str]) -> str:
     name, ours = names[0], FOREIGN.get(names[0])
     if name == "queue":
         meant = QUEUE
+    elif name == "within":
+        meant = "; crew.enqueue, crew.enqueue_many and hand.flow take it: a transaction belongs to one thread"
     elif name in _OF_CREWS.split():
         meant = f"; it is an option of the crew: hand.crew(…, {name}=…)"
     elif "takes" in known and name in _OF_JOBS.split():
@@ -71,6 +73,10 @@ ATTRIBUTES = (
     ("Chargehand", "cron every periodic_task schedule", "use hand.recurring('name', crew, cron='0 3 * * *')"),
     ("Chargehand", "run run_worker serve start_worker work worker_main",
      "use hand.attach(app), `with hand.running():` or the command `chargehand work module:hand`"),
+    ("Flow", "add append apply_async chain chord group spawn submit then",
+     "use flow.enqueue(crew, payload, after=…), or flow.enqueue_many(crew, payloads)"),
+    ("Transaction", "enqueue enqueue_many", "use crew.enqueue(payload, within=tx)"),
+    ("Transaction", "commit rollback", "the end of the block commits, an exception rolls back"),
     ("Ref", "get get_result latest_result return_value",
      "use ref.wait(timeout), or await ref.result(timeout) in a coroutine"),
     ("Ref", "failed get_status is_failed is_finished meta ready state status successful", "use ref.job().state"),

@@ -17,6 +17,8 @@ Found = TypeVar("Found")
 
 def eventually(condition: Callable[[], Found], timeout: float = 20.0, *, what: str = "") -> Found:
     """Polls the condition and returns its first true value. Raises AssertionError after `timeout` seconds."""
+    if not callable(condition):
+        raise TypeError(f"eventually() takes a function, such as lambda: ref.job().state == 'done', not {condition!r}")
     until = clock.monotonic() + timeout
     pause = 0.001
     while not (found := condition()):
@@ -24,6 +26,10 @@ def eventually(condition: Callable[[], Found], timeout: float = 20.0, *, what: s
             raise AssertionError(f"not within {timeout:g} s: {what or condition!r}; the last value was {found!r}")
         clock.sleep(pause)
         pause = min(pause * 1.5, 0.05)
+    one: Any = found
+    if hasattr(one, "cr_await"):  # a coroutine, which is always true
+        one.close()
+        raise TypeError(f"eventually() takes a plain function, not a coroutine function: {what or condition!r}")
     return found
 
 

@@ -18,7 +18,7 @@ from chargehand.host.operations import Operations
 from chargehand.ids import new_id
 from chargehand.model.job import Attempt, JobRecord, NewJob, State, restored
 from chargehand.worker.foreground import Foreground, LocalContext
-from chargehand.worker.perform import result_text
+from chargehand.worker.perform import check_parameters, has_own, make, result_text
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
@@ -55,7 +55,10 @@ def perform(
             f"perform() takes the class of a handler, not a crew: import the class that {given.plan.handler!r} names; "
             "run_all(hand) performs what is enqueued"
         )
-    here = Foreground(handler() if whole else handler)
+    kind: Any = handler if whole else type(handler)
+    if not (isinstance(kind, type) and issubclass(kind, Handler)):
+        raise TypeError(f"perform() takes the class of a handler, derived from chargehand.Handler, not {handler!r}")
+    here = Foreground(_made(kind) if isinstance(handler, type) else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
     context = LocalContext(hand, crews=crews, commit=hand is not None, results=results)
     what = f"the payload for {type(here.handler).__qualname__}"
@@ -74,6 +77,13 @@ def perform(
         if enqueued is not None:
             enqueued += [restored(job) for job in context.enqueued]
     return codec.from_json(text, here.handler.types()[1], "the result")
+
+
+def _made(kind: type[Handler[Any, Any]]) -> Handler[Any, Any]:
+    """Creates a handler. Raises ConfigurationError if a worker could not use it."""
+    method = "perform" if has_own(kind, "perform") else "perform_batch"
+    check_parameters(kind.__qualname__, kind, method, "job" if method == "perform" else "jobs")
+    return make(kind.__qualname__, kind)
 
 
 class _FakeRef(Ref[Any]):
@@ -123,6 +133,12 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
     """
     if not hasattr(crew, "new_job"):
         raise TypeError(f"fake() takes what hand.crew(…) returned, not {crew!r}")
+    stand_in: Any = function
+    if isinstance(stand_in, type) and issubclass(stand_in, Handler):
+        raise TypeError(
+            f"fake() needs a function in place of the handler: lambda payload: perform({stand_in.__name__}, payload), "
+            "or one that returns a result"
+        )
     if not callable(function):
         raise TypeError(f"fake() needs a function that performs the jobs, such as lambda payload: {function!r}")
     if inspect.iscoroutinefunction(function):

@@ -271,6 +271,14 @@ class Foreground:
             return result
         import asyncio
 
+        if asyncio._get_running_loop() is not None:
+            if hasattr(result, "close"):
+                result.close()  # it is not awaited
+            raise RuntimeError(
+                "an async handler is run in an event loop of its own: call perform() or run_all() in a plain function, "
+                "or `await asyncio.to_thread(perform, …)`"
+            )
+
         async def waited() -> Any:
             return await result
 

@@ -1,7 +1,7 @@
 """One PostgreSQL transaction. It neither begins nor ends itself: the store does."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
@@ -35,12 +35,20 @@ class PostgresTransaction:
         sweeper: Sweeper,
     ) -> None:
         now = db.now
+        self.home = db.address.shown
         self._db = db
         self.effects = Effects()
         self.jobs = PostgresJobs(db, now, new_ids, registered, self.effects)
         self.flows = PostgresFlows(db, now, self.jobs, self.effects, sweeper)
         self.fleet = PostgresFleet(db, now, register)
         self.access = PostgresAccess(db, now)
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            from chargehand.model.spelling import unknown_attribute  # needed for a mistake only
+
+            raise unknown_attribute("Transaction", name)
 
     @property
     def woken(self) -> frozenset[str]:

@@ -319,7 +319,7 @@ class SqliteStore:
 
     def make_transaction(self) -> SqliteTransaction:
         """Returns the object for the transaction that has begun."""
-        self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids, self._swept)
+        self._tx = SqliteTransaction(self._db, str(self.path), self._now_ms(), self._new_ids, self._swept)
         return self._tx
 
     def end_transaction(self, *, commit: bool) -> None:

@@ -1,7 +1,7 @@
 """One SQLite transaction. It neither begins nor ends itself, and takes no lock: the store does."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
@@ -23,8 +23,9 @@ _ENDED = _Ended()
 class SqliteTransaction:
     """Implements `chargehand.store.Transaction`."""
 
-    def __init__(self, db: Any, now_ms: int, new_ids: NewIds, position: SweepPosition) -> None:
+    def __init__(self, db: Any, home: str, now_ms: int, new_ids: NewIds, position: SweepPosition) -> None:
         limits = Limits(db, now_ms)
+        self.home = home
         self._db = db
         self.jobs = SqliteJobs(db, now_ms, limits, new_ids)
         self._endings = self.jobs.endings
@@ -32,6 +33,13 @@ class SqliteTransaction:
         self._for_flows = now_ms, limits, position
         self.fleet = SqliteFleet(db, now_ms, limits)
         self.access = SqliteAccess(db, now_ms)
+
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            from chargehand.model.spelling import unknown_attribute  # needed for a mistake only
+
+            raise unknown_attribute("Transaction", name)
 
     def end(self, ended: Any = _ENDED) -> None:
         """Refuses further use: a later statement would commit by itself, or join another transaction."""
