@@ -32,6 +32,12 @@ class Song:
     length: float = 0
 
 
+class Order:
+    """As a model of Django: it has `_meta`."""
+
+    _meta = "orders"
+
+
 class World:
     """What a careless user has: an instance, a crew that takes anything, and one that takes songs."""
 
@@ -117,6 +123,7 @@ MISTAKES: dict[str, tuple[Try, str]] = {
     "job option": (lambda w: w.any.enqueue(1, prio=3), "unknown option prio; there are: .*; did you mean priority?"),
     "option of a crew": (lambda w: w.any.enqueue(1, backoff=5), r"it is an option of the crew: hand.crew\(…, backoff="),
     "reference as payload": (lambda w: w.any.enqueue([w.any.ref("x")]), r"\[0\] is of the type Ref: pass its id"),
+    "model of Django": (lambda w: w.any.enqueue([Order()]), r"\[0\] is of the type Order: pass its primary key, and"),
     "bytes": (lambda w: w.any.enqueue(b"a"), "payload for crew 'any' .*: it is of the type bytes: pass text"),
     "bytes inside": (lambda w: w.any.enqueue({"songs": [{"data": b""}]}), r"\['songs'\]\[0\]\['data'\] is of the type"),
     "path object": (lambda w: w.any.enqueue({"path": Path("a")}), r"\['path'\] is of .* PosixPath: pass str\(path\)"),
@@ -330,6 +337,14 @@ def test_perform_says_what_a_worker_would() -> None:
         perform(Parted, 1)
     with pytest.raises(ChargehandError, match=r"'Empty' has perform\(self\); write perform\(self, job\)"):
         perform(Empty, 1)
+
+
+def test_on_commit_of_django_takes_a_crew(world: World) -> None:
+    from chargehand.django import on_commit
+
+    method: Any = world.any.enqueue
+    with pytest.raises(TypeError, match=r"then the payload: on_commit\(ship, order.pk\), not <bound method"):
+        on_commit(method, 1)
 
 
 def test_an_async_handler_is_performed_outside_a_coroutine() -> None:

@@ -302,6 +302,8 @@ def _why_not_part(value: Any, where: str) -> str | None:
             instead = "pass data, not code: workers run in other processes"
         elif kind.__name__ in _IDS and kind.__module__.startswith("chargehand."):
             instead = "pass its id"
+        elif hasattr(kind, "_meta") or hasattr(kind, "__mapper__"):  # a model of Django or SQLAlchemy
+            instead = "pass its primary key, and load it in the handler"
         elif isinstance(value, Exception):
             instead = "raise it, or pass its text"
         else:

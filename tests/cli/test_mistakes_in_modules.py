@@ -78,11 +78,14 @@ def test_a_file_is_not_a_module(name: str, load: Load) -> None:
     assert told == f"application {name!r} is not of the form module:object{hint}"
 
 
-def test_a_module_that_does_not_exist_is_looked_for_in_the_folder(load: Load) -> None:
+def test_a_module_that_does_not_exist_is_looked_for_in_the_folder(load: Load, tmp_path: Path) -> None:
     assert load(CREW, "mistaken_job:hand") == (
         "application 'mistaken_job:hand': there is no module 'mistaken_job' in HERE; did you mean mistaken_jobs?"
     )
     assert load(CREW, "nowhere.jobs") == "application 'nowhere.jobs': there is no module 'nowhere' in HERE"
+    (tmp_path / "shopping").mkdir()
+    (tmp_path / "shopping" / "jobs.py").touch()
+    assert load(CREW, "shopping.job:hand").endswith("no module 'shopping.job' in HERE; did you mean shopping.jobs?")
 
 
 def test_an_application_in_another_folder_is_answered_with_that_folder(

@@ -58,7 +58,8 @@ def application(name: str) -> Chargehand:
         found = import_module(module)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-            here = [path.stem for path in Path.cwd().glob("*.py")]
+            package = error.name.rpartition(".")[0]
+            here = [f"{package}.{path.stem}".lstrip(".") for path in Path(package.replace(".", "/")).glob("*.py")]
             raise ConfigurationError(
                 f"application {name!r}: there is no module {error.name!r} in {os.getcwd()}"
                 f"{nearest(error.name, here) or _above(module)}"

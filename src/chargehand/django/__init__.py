@@ -39,6 +39,11 @@ def on_commit(
     The job is checked now. It is lost if the process is killed between the commit and the enqueue; where both are in
     one PostgreSQL database, `crew.enqueue(…, within=connection.connection)` commits them together instead.
     """
+    given: Any = crew
+    if not isinstance(given, Crew):
+        raise TypeError(
+            f"on_commit() takes what hand.crew(…) returned, then the payload: on_commit(ship, order.pk), not {given!r}"
+        )
     job = crew.new_job(payload, id=new_id(), **options)  # errors belong to this line, not to the commit
     database: Any = transaction  # Django has no types
     database.on_commit(lambda: crew.enqueue_new(job, options.get("flow")), using=using)
