@@ -58,7 +58,7 @@ def perform(
     kind: Any = handler if whole else type(handler)
     if not (isinstance(kind, type) and issubclass(kind, Handler)):
         raise TypeError(f"perform() takes the class of a handler, derived from chargehand.Handler, not {handler!r}")
-    here = Foreground(_made(kind) if isinstance(handler, type) else handler)
+    here = Foreground(_made(handler) if isinstance(handler, type) else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
     context = LocalContext(hand, crews=crews, commit=hand is not None, results=results)
     what = f"the payload for {type(here.handler).__qualname__}"

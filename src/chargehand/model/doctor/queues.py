@@ -12,8 +12,8 @@ MOST_NAMED = 3
 """How many jobs a finding names."""
 
 _ONE_NODE = (
-    "declare its crew in the application that runs (a second one on the same store only waits), give the other "
-    "application its own store, or use the right queue name"
+    "declare its crew in the application that runs, and restart it (a second one on the same store only waits), give "
+    "the other application its own store, or use the right queue name"
 )
 _SEVERAL_NODES = (
     "declare its crew in an application that runs, start a node of the application that has it (on a machine with "
