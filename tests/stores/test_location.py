@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.errors import StoreError
 from chargehand.stores.location import Location, locate, locate_unread, location_of_node_lock
 
 
@@ -41,3 +42,13 @@ def test_a_store_exists_once_its_file_does(folder: Path) -> None:
 @pytest.mark.parametrize(("file", "expected"), [("/a/s.db-node", Location(Path("/a/s.db"))), ("/a/s.db-lock", None)])
 def test_a_node_lock_names_its_store(file: str, expected: Location | None) -> None:
     assert location_of_node_lock(file) == expected
+
+
+def test_a_state_folder_that_cannot_be_made_is_answered_with_the_variable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container without a home, for a store on a server."""
+    (folder / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "file"))
+    with pytest.raises(StoreError, match=r"file.* cannot be used: Not a directory; .*: set XDG_STATE_HOME to a folder"):
+        locate("postgresql://music@db/music")

@@ -1,6 +1,7 @@
 """`chargehand init`: writes a small working service to start from."""
 
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,8 @@ def init(
     except FileExistsError:
         raise ChargehandError(f"{folder} is a file, not a folder: nothing was written") from None
     typer.echo(f"{show.safe(folder)}: {', '.join(files)}")
-    typer.echo(f"Continue with: cd {show.safe(folder)} && uvicorn main:app")
+    install = "" if all(map(find_spec, ("fastapi", "uvicorn"))) else " && pip install 'chargehand[standard]'"
+    typer.echo(f"Continue with: cd {show.safe(folder)}{install} && uvicorn main:app")
 
 
 def _starter() -> dict[str, str]:

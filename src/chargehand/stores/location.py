@@ -12,7 +12,7 @@ from chargehand import log
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.stores.beside import FOLDER, NODE, STATE, Beside, is_of_node
 from chargehand.stores.postgres.address import EXAMPLE, Address, is_postgres, parse
-from chargehand.stores.refusal import refusals
+from chargehand.stores.refusal import described
 from chargehand.system import private
 from chargehand.system.job_files import BESIDE
 from chargehand.system.sha256 import sha256
@@ -74,8 +74,13 @@ class Location(Beside, msgspec.Struct, frozen=True):
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
         if self.server is not None:
-            with refusals(self.path.parent):
+            try:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"{described(error, self.path.parent)}; the control socket and the locks of nodes are below "
+                    f"{self.path.parents[2]}: set XDG_STATE_HOME to a folder that this process may write to"
+                ) from error
         private.check_folder(self.path.parent)
         open_before = private.secure(self.files())
         if open_before:
