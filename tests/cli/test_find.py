@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from chargehand import Chargehand, ConfigurationError, JobFilter
 from chargehand.cli import find
+from chargehand.cli.main import app
 
 
 @pytest.fixture
@@ -55,3 +57,27 @@ def test_a_store_on_the_command_line_precedes_the_application_of_the_environment
         find.service("found_jobs:hand", hand.url)
     monkeypatch.setenv("CHARGEHAND_APP", "found_jobs:hand")
     assert find.service("found_jobs:hand", hand.url).jobs(JobFilter()) == []
+
+
+def test_a_server_on_the_command_line_precedes_the_application_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Orders went to the application of this machine, where CHARGEHAND_APP was set."""
+    monkeypatch.setenv("CHARGEHAND_APP", "found_jobs:hand")
+    monkeypatch.setattr(find, "remote_url", "http://studio")
+    assert find.server_meant(None, None) == "http://studio"  # of the environment, as the application is
+    assert find.server_meant("found_jobs:hand", None) is None
+    assert find.server_meant(None, "x.db") is None
+    monkeypatch.setattr(find, "url_given", True)
+    assert find.server_meant("found_jobs:hand", None) == "http://studio"
+    for given, store in ((None, "x.db"), ("other:hand", None)):
+        with pytest.raises(ConfigurationError, match="give --url, --store or --app, only one of them"):
+            find.server_meant(given, store)
+
+
+@pytest.mark.parametrize("words", [["status"], ["jobs", "list"], ["doctor"], ["pause"]])
+def test_url_and_store_on_one_command_line_are_refused(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "remote_url", None)
+    monkeypatch.setattr(find, "url_given", False)
+    with pytest.raises(ConfigurationError, match="only one of them"):
+        CliRunner().invoke(app, ["--url", "http://studio", *words, "--store", "x.db"], catch_exceptions=False)

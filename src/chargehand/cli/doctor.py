@@ -33,7 +33,7 @@ def doctor(
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
-    remote = find.remote_url if store is None else None
+    remote = find.server_meant(app, store)
     found = examine.find_and_examine(store, app=app) if remote is None else _remote(remote, pack)
     if json:
         show.json(examine.told(found))

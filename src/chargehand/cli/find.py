@@ -122,12 +122,27 @@ def _instead(error: BaseException) -> str:
 _opened: list[Callable[[], None]] = []
 remote_url: str | None = None
 """The server that commands are about: --url, or CHARGEHAND_REMOTE_URL."""
+url_given = False
+"""Whether it was given as --url, which takes precedence over CHARGEHAND_APP."""
+
+
+def server_meant(app: str | None, store: str | None) -> str | None:
+    """Returns the server that a command is about; None if it is about a store. Raises ConfigurationError if the command
+    line names both."""
+    if remote_url is not None and url_given:
+        if store is not None or (app is not None and app != os.environ.get("CHARGEHAND_APP")):
+            raise ConfigurationError(
+                "give --url, --store or --app, only one of them: each says what the command is about"
+            )
+        return remote_url
+    return remote_url if app is None and store is None else None
 
 
 def service(app: str | None, store: str | None) -> Service:
     """Returns what a command is about: by --app, --store, --url, CHARGEHAND_URL, or the store in this folder."""
-    if app is None and store is None and remote_url is not None:
-        return remote(remote_url)
+    server = server_meant(app, store)
+    if server is not None:
+        return remote(server)
     if store is not None and app == os.environ.get("CHARGEHAND_APP"):
         app = None  # the command line takes precedence over the environment
     if app is not None and store is not None:

@@ -199,7 +199,8 @@ def common(
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Durable background jobs for Python services, run by supervised worker processes."""
-    find.remote_url = url
+    source = context.get_parameter_source("url")
+    find.remote_url, find.url_given = url, source is not None and source.name == "COMMANDLINE"
     context.call_on_close(find.close)
 
 
