@@ -19,7 +19,18 @@ from flask import Flask
 from minimal_handlers import Bare
 from pydantic import BaseModel
 
-from chargehand import Chargehand, ChargehandError, Crew, Handler, Job, JobFilter, ResultTimeout, Retry, UnknownCrew
+from chargehand import (
+    Chargehand,
+    ChargehandError,
+    Crew,
+    Handler,
+    Job,
+    JobFilter,
+    ResultTimeout,
+    Retry,
+    UnknownCrew,
+    handler,
+)
 from chargehand.host import waiting
 from chargehand.testing import eventually, fake, perform, run_all
 
@@ -275,9 +286,9 @@ def test_tools_for_tests_name_what_they_take(world: World) -> None:
     constant: Any = 3
     with pytest.raises(TypeError, match=r"needs a function .*, such as lambda payload: 3"), fake(world.any, constant):
         pass
-    handler: Any = Bare
+    kind: Any = Bare
     with pytest.raises(TypeError, match=r"in place of the handler: lambda payload: perform\(Bare, payload\)"):
-        fake(world.any, handler).__enter__()
+        fake(world.any, kind).__enter__()
     function: Any = print
     with pytest.raises(
         TypeError, match=r"takes the class of a handler, derived from chargehand.Handler, not <built-in"
@@ -516,6 +527,14 @@ def test_waiting_in_vain_without_a_limit_is_warned_of(world: World, monkeypatch:
         ref.wait(0.01)
     with pytest.raises(ResultTimeout, match="no node runs"):
         asyncio.run(ref.result(0.01))
+
+
+def test_a_handler_that_waits_in_vain_is_told_to_let_a_job_follow(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "ready", True)
+    with pytest.raises(ResultTimeout, match="a handler that waits occupies its worker: spawn the job, and let another"):
+        world.any.enqueue(1).wait(0)
 
 
 def run(code: str, folder: Path) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
-from chargehand import clock, codec
+from chargehand import clock, codec, handler
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -213,6 +213,8 @@ def late(service: "Service", job: JobRecord, timeout: float | None) -> ResultTim
     why = _in_vain(service, job)
     state = job.state.value + ("" if why is None else f", and no worker takes it: {summary(why)}")
     text = f"job {job.id} did not end within {timeout or 0:g} s; it is {state}"
+    if handler.ready:  # in a worker
+        text += "; a handler that waits occupies its worker: spawn the job, and let another one follow with after="
     return ResultTimeout(text, job.id, job.state.value, why)
 
 
