@@ -408,6 +408,8 @@ class ConcurrentWorker(Worker):
             if hasattr(sound, "__await__"):
                 sound = await sound
         except BaseException as unsound:
+            if attempt.is_cancelled() and perform.is_cancellation(unsound):
+                return  # the job was cancelled meanwhile: this says nothing about the process
             raise errors.WorkerBroken(f"is_sound raised {type(unsound).__name__}: {message(unsound)}") from unsound
         if not sound:
             raise errors.WorkerBroken("is_sound returned False after a failure") from error

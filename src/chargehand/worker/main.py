@@ -575,6 +575,8 @@ class Worker:
         try:
             sound = self.call(self.handler.is_sound)
         except BaseException as unsound:
+            if self.is_cancelled() and perform.is_cancellation(unsound):
+                return  # the job was cancelled meanwhile: this says nothing about the process
             raise errors.WorkerBroken(f"is_sound raised {type(unsound).__name__}: {message(unsound)}") from unsound
         if not sound:
             raise errors.WorkerBroken("is_sound returned False after a failure") from error

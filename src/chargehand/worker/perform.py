@@ -263,7 +263,10 @@ def is_success(frame: bytes) -> bool:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether the exception is Cancelled, or asyncio's CancelledError (compared by name: asyncio may not be loaded)."""
+    """Whether the exception is Cancelled, or asyncio's CancelledError (compared by name: asyncio may not be loaded), or
+    a group of nothing else: several tasks of a job may see that it was cancelled."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_cancellation(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return isinstance(error, errors.Cancelled) or type(error).__name__ == "CancelledError"
 
 
