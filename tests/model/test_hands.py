@@ -160,6 +160,22 @@ def test_the_next_job_too_is_called_back_if_the_worker_has_not_begun_it() -> Non
     assert [named(todo) for _, todo in made.spread(T)] == ["job-1 +job-2 +job-3"]
 
 
+# spec: WK-18
+def test_a_worker_that_does_not_read_is_not_handed_the_same_jobs_again_and_again() -> None:
+    made = tiny()
+    grant(made, *range(4))
+    made.finished("w0", Done(), T, 1, seconds=TINY)
+    assert made.recalled("w0", 3, T, behind=True)
+    assert made.spread(T) == []
+    assert named(made.has_read("w0", T)) == "job-1 +job-2 +job-3"
+    assert made.has_read("w0", T) is None, "nothing is handed out twice"
+    assert made.recalled("w0", 3, T, behind=True)
+    made.next_batch(T)
+    assert prefetched(made) == [], "other nodes can have them meanwhile"
+    made.gone("w0", Crashed("signal 9"), T, 1)
+    assert made.has_read("w0", T) is None
+
+
 def test_a_job_that_was_handed_out_to_begin_at_once_is_never_called_back() -> None:
     made = tiny()
     grant(made, *range(4))

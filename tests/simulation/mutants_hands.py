@@ -69,7 +69,7 @@ HANDS = (
     Mutant(
         name="a worker that had begun nothing gets nothing any more",
         file="model/ledger.py",
-        old="        if emptied and worker in pool.available:\n            self._rest(worker, pool, now)\n",
+        old="        elif emptied and worker in pool.available:\n            self._rest(worker, pool, now)\n",
         new="",
         profile="tiny",
     ),

@@ -164,7 +164,7 @@ WORK = (
     Mutant(
         name="drain takes one more",
         file="model/ledger.py",
-        old="        if worker in self._dismissed or worker in self._paused_workers:\n",
+        old="        if worker in self._dismissed or worker in self._paused_workers or worker in self._behind:\n",
         new="        if worker in self._paused_workers:\n",
         profile="drained while jobs are held for others",
     ),

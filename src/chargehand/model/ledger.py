@@ -141,6 +141,8 @@ class Ledger:
         """Whether workers are handed more than one job: not while hands are called back."""
         self._stale: set[str] = set()
         """Workers that may still have jobs which were called back."""
+        self._behind: set[str] = set()
+        """Workers that receive nothing until they have read what was sent to them."""
         self._left: dict[str, int] = {}
         """How many jobs a worker may still end before it is replaced, if that is limited."""
         self._crew_of: dict[str, str] = {}
@@ -450,6 +452,7 @@ class Ledger:
             pool.forget(worker)
         self._left.pop(worker, None)
         self._stale.discard(worker)
+        self._behind.discard(worker)
         held = self.held.pop(worker, None)
         if held is None:
             return []
@@ -467,7 +470,7 @@ class Ledger:
         """Returns what this worker receives now; None, and the worker becomes idle, if there is nothing."""
         crew = self._crew_of[worker]
         pool = self.pools[crew]
-        if worker in self._dismissed or worker in self._paused_workers:
+        if worker in self._dismissed or worker in self._paused_workers or worker in self._behind:
             return None
         if isinstance(pool, SlotPool):
             pool.offer(worker)
@@ -645,10 +648,12 @@ class Ledger:
             if held.ahead and held.ahead[-1].priority < most.get(self._crew_of[worker], held.ahead[-1].priority)
         ]  # fmt: skip
 
-    def recalled(self, worker: str, count: int, now: float) -> bool:
+    def recalled(self, worker: str, count: int, now: float, *, behind: bool = False) -> bool:
         """Records that the last `count` jobs of a worker were called back: it has not begun them, and will not.
 
-        Returns whether the worker holds nothing now, because it had begun none.
+        `behind`: the worker has not read all that was sent to it. If it has begun nothing, it receives nothing until
+        it has: a process that is stopped would be handed the same jobs again and again. Returns whether the worker
+        holds nothing now, because it had begun none.
         """
         held = self.held.get(worker)
         crew = self._crew_of.get(worker)
@@ -670,9 +675,18 @@ class Ledger:
                 self._return(claim, now)
         else:
             pool.prefetched.extendleft(back)
-        if emptied and worker in pool.available:
+        if emptied and behind:
+            self._behind.add(worker)
+        elif emptied and worker in pool.available:
             self._rest(worker, pool, now)
         return emptied
+
+    def has_read(self, worker: str, now: float) -> Todo | None:
+        """Records that a worker has read all that was sent to it; returns what it receives, if it waited for that."""
+        if worker not in self._behind:
+            return None
+        self._behind.discard(worker)
+        return self._next(worker, now)
 
     def recalls_due(self) -> float | None:
         """Returns when jobs that workers have not begun are to be called back; None if there are none."""

@@ -78,10 +78,13 @@ class Handle:
         on_line: Callable[["Handle", OutputLine], None],
         current_job: Callable[["Handle"], str | None],
         rest: Callable[[Callable[[], None]], None],
+        on_read: Callable[["Handle"], None],
     ) -> None:
-        """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest."""
+        """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest; `on_read`
+        is called when the worker has read what the work socket could not take."""
         work, pulse, output = ends
         self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frames: on_work(self, frames), _ignore_close)
+        self.work.on_sent = lambda: on_read(self)
         self.pulse = Channel(
             loop, pulse, PULSE_FRAME_LIMIT, one_by_one(lambda _, frame: on_pulse(self, frame)), _ignore_close
         )

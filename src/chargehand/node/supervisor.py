@@ -361,7 +361,9 @@ class Supervisor:
             return
         self._lives.add(handle.child)
         self.handles[component] = handle
-        handle.listen(self._loop, ends, self._worked_all, self._pulsed, self._printed, self._job_of, self._rest)
+        handle.listen(
+            self._loop, ends, self._worked_all, self._pulsed, self._printed, self._job_of, self._rest, self._has_read
+        )
         self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
         assert handle.work is not None
         handle.work.send(encode("INIT", self._init(handle, crew, mark)))
@@ -509,11 +511,18 @@ class Supervisor:
         if held is None or not held.unsure:
             return
         now = clock.monotonic()
-        if self._ledger.recalled(handle.component, handle.permits.take_back(), now):
+        behind = handle.work is not None and handle.work.clogged
+        if self._ledger.recalled(handle.component, handle.permits.take_back(), now, behind=behind):
             self._fleet.ended(handle.component, now, job=False)
             self.act(self._fleet.let_go(handle.component, now))
         if self._ledger.filling:
             self.spread()
+
+    def _has_read(self, handle: Handle) -> None:
+        """Hand out jobs to a worker that has begun none of its last ones, because it did not read."""
+        todo = self._ledger.has_read(handle.component, clock.monotonic())
+        if todo is not None:
+            self.hand_out(handle.component, todo)
 
     def _read_work(self, component: str) -> None:
         """Read the outcomes that a worker has sent, and listen to it again unless it has several more jobs."""
