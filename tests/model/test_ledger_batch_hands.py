@@ -176,10 +176,11 @@ def test_those_with_a_past_go_one_by_one() -> None:  # spec: WK-6
     assert named(made.finished("w0", Done(), T, 1)) == "job-3"
 
 
-def test_no_more_go_together_than_fit_into_a_frame() -> None:  # spec: SE-3
+@pytest.mark.parametrize("large", ["payload", "kept"])
+def test_no_more_go_together_than_fit_into_a_frame(large: str) -> None:  # spec: SE-3 FL-5
     made = crew(4, workers=4)
-    large = claims(1, 2, 3, payload='"' + "x" * (MOST_TOGETHER // 2) + '"')
-    assert give(made, *large) == ["w0 job-1", "w1 job-2"]
+    text = '"' + "x" * (MOST_TOGETHER // 2) + '"'
+    assert give(made, *claims(1, 2, 3, **{large: text})) == ["w0 job-1", "w1 job-2"]
     assert words(made.gathered(T + WAIT)) == ["w2 job-3"]
 
 

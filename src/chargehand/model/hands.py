@@ -6,11 +6,11 @@ for its death; all others can be called back at any moment, because a worker nee
 
 from collections.abc import Sequence
 
-from chargehand.model.held import Held, Pool
+from chargehand.model.held import Held, Pool, size_of
 from chargehand.model.job import Claim, JobPolicy
 
 MOST_CHARACTERS = 64 << 10
-"""The maximum size of the payloads that are handed to a worker at once, beside the job that it begins."""
+"""The maximum size of what is handed to a worker at once, beside the job that it begins."""
 LONG = 0.005
 """Seconds after which the jobs behind one that still runs are called back: it takes longer than the whole hand."""
 SPARED = 0.002
@@ -59,7 +59,7 @@ def choose(pool: Pool, others: Sequence[Held], count: int) -> list[Claim]:
         return chosen
     size = 0
     while pool.prefetched and len(chosen) < count:
-        size += len(pool.prefetched[0].payload)
+        size += size_of(pool.prefetched[0])
         if size > MOST_CHARACTERS or not _may_wait(pool.prefetched[0]):
             break
         chosen.append(pool.prefetched.popleft())

@@ -24,7 +24,8 @@ It exceeds SECONDS_AHEAD so that the usual variation of the mean does not return
 PROGRESS_EVERY = 1.0
 """The minimum interval in seconds at which a job's progress is written."""
 MOST_TOGETHER = 2 << 20
-"""The maximum size of the payloads of one batch, in characters; a single job may be larger."""
+"""The maximum size of the payloads and checkpoints of one batch, in characters; a single job may be larger. In UTF-8,
+and with labels and ids, they fit into a frame."""
 
 
 class Held(msgspec.Struct):
@@ -280,10 +281,18 @@ class Pool(msgspec.Struct):
         """Returns how many claims from the front form a batch: limited by size, without those that must be alone."""
         size = 0
         for count, claim in enumerate(islice(self.prefetched, self.batch)):
-            size += len(claim.payload)
+            size += size_of(claim)
             if count and (size > MOST_TOGETHER or _must_be_alone(claim) or _must_be_alone(self.prefetched[0])):
                 return count
         return min(len(self.prefetched), self.batch)
+
+
+def size_of(claim: Claim) -> int:
+    """Returns the size of what is sent with a job and may be large, in characters."""
+    size = len(claim.payload)
+    if claim.kept is not None:
+        size += len(claim.kept)
+    return size if claim.meta is None else size + len(claim.meta)
 
 
 def longest(claims: Sequence[Claim]) -> float | None:
