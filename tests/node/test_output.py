@@ -37,7 +37,13 @@ class Printing:
         self.logged: list[OutputLine] = []
         self.resting: list[Callable[[], None]] = []
         self.job: str | None = "job"
-        self.output = Output(self.loop, self._end, SECRET, self.logged.append, lambda: self.job, self.resting.append)
+        self.printed = 0
+        self.output = Output(
+            self.loop, self._end, SECRET, self.logged.append, lambda: self.job, self.resting.append, self._count
+        )
+
+    def _count(self) -> None:
+        self.printed += 1
 
     def turn(self) -> int:
         """One turn of the loop. Returns how many lines it logged."""
@@ -128,6 +134,19 @@ def test_printed_text_is_not_taken_for_a_log_record(printing: Printing, guess: b
     printing.turn()
     assert [(line.level, line.text, line.job) for line in printing.logged] == [("info", forged.decode(), "job")]
     assert [line.text for line in printing.output.lines] == [forged.decode()]
+
+
+# spec: WK-18 WP-10
+def test_records_name_their_jobs_and_text_is_told(printing: Printing, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = logging.LogRecord("songs", logging.INFO, "", 0, "tagged", (), None)
+    for line in emitted(record, monkeypatch):
+        printing.put(line + line)
+    printing.turn()
+    assert [line.job for line in printing.logged] == ["own-job"] * 2
+    assert printing.printed == 0, "the workers of the crew may go on with several short jobs in hand"
+    printing.put(b"text\n")
+    printing.turn()
+    assert printing.printed == 1
 
 
 # spec: WP-10

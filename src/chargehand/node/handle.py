@@ -79,9 +79,10 @@ class Handle:
         current_job: Callable[["Handle"], str | None],
         rest: Callable[[Callable[[], None]], None],
         on_read: Callable[["Handle"], None],
+        on_print: Callable[["Handle"], None],
     ) -> None:
         """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest; `on_read`
-        is called when the worker has read what the work socket could not take."""
+        is called when the worker has read what the work socket could not take, `on_print` when it has printed text."""
         work, pulse, output = ends
         self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frames: on_work(self, frames), _ignore_close)
         self.work.on_sent = lambda: on_read(self)
@@ -89,7 +90,13 @@ class Handle:
             loop, pulse, PULSE_FRAME_LIMIT, one_by_one(lambda _, frame: on_pulse(self, frame)), _ignore_close
         )
         self.output = Output(
-            loop, output, self.log_secret, lambda line: on_line(self, line), lambda: current_job(self), rest
+            loop,
+            output,
+            self.log_secret,
+            lambda line: on_line(self, line),
+            lambda: current_job(self),
+            rest,
+            lambda: on_print(self),
         )
 
     def keep_bad_frame(self, frame: Frame | BadFrame, why: str) -> None:

@@ -79,14 +79,16 @@ class Output:
         on_line: Callable[[OutputLine], None],
         current_job: Callable[[], str | None],
         rest: Callable[[Callable[[], None]], None],
+        on_print: Callable[[], None] = lambda: None,
     ) -> None:
-        """Reads the descriptor until it is closed. `rest` calls what it is given after a short rest.
+        """Reads the descriptor until it is closed. `rest` calls what it is given after a short rest. `on_print` is
+        called for text that is no log record: it does not name its job.
 
         What follows MARK and `secret` is a log record of the worker; printed text cannot contain that.
         """
         os.set_blocking(descriptor, False)
         self._loop, self._descriptor, self._mark = loop, descriptor, MARK + secret.encode()
-        self._on_line, self._current_job, self._rest = on_line, current_job, rest
+        self._on_line, self._current_job, self._rest, self._on_print = on_line, current_job, rest, on_print
         self._tail = b""
         self._skipping = False
         self._in_a_row = 0
@@ -182,6 +184,8 @@ class Output:
         if len(lines) > room:
             self._dropped += lines.pop().count(b"\n") + 1
             self._dropping = True
+        if not all(line.startswith(self._mark) for line in lines):
+            self._on_print()
         job = self._current_job()
         for line in lines:
             self._waiting.append((line[:LONGEST_LINE], job))

@@ -362,7 +362,15 @@ class Supervisor:
         self._lives.add(handle.child)
         self.handles[component] = handle
         handle.listen(
-            self._loop, ends, self._worked_all, self._pulsed, self._printed, self._job_of, self._rest, self._has_read
+            self._loop,
+            ends,
+            self._worked_all,
+            self._pulsed,
+            self._printed,
+            self._job_of,
+            self._rest,
+            self._has_read,
+            self._speaks,
         )
         self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
         assert handle.work is not None
@@ -819,10 +827,15 @@ class Supervisor:
     def _job_of(self, handle: Handle) -> str | None:
         """Returns the job that the worker's output belongs to."""
         held = self._ledger.held.get(handle.component)
+        if held is None or held.others or held.ahead or held.sent_ahead:
+            return None  # it may be of another job, of the one before or of the next one
+        return held.claim.id
+
+    def _speaks(self, handle: Handle) -> None:
+        """Have the crew of a worker that has printed text handed one job at a time: the text does not name its job."""
+        held = self._ledger.held.get(handle.component)
         if held is not None and (held.ahead or held.sent_ahead):
             self._ledger.speaks(handle.component, clock.monotonic())
-            return None  # it may be of the job before, or of the next one
-        return held.claim.id if held and not held.others else None
 
     def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:
         handle.keep_bad_frame(frame, why)
