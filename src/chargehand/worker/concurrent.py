@@ -23,6 +23,8 @@ from chargehand.worker.main import LOOK_EVERY, Worker
 
 PROGRESS_LIMIT = 32 << 10
 """The size in bytes up to which a report contains the progress of jobs; the rest follows with the next report."""
+MOST_BYTES = 9
+"""The bytes of a report for one character of a text, at most: half of a surrogate pair."""
 MOST_CANCELLED = 1000
 """How many cancellations are kept, at most, of jobs that the worker does not have: it may receive them later."""
 TURNS_PER_LAG = 4
@@ -137,7 +139,7 @@ class ConcurrentWorker(Worker):
         while self._reports and size < PROGRESS_LIMIT:
             job, how_far = self._reports.popitem()
             taken[job] = how_far
-            size += 100 + 4 * sum(len(text) for text in (how_far["stage"] or "", how_far["detail"] or ""))
+            size += 100 + MOST_BYTES * sum(len(text) for text in (how_far["stage"] or "", how_far["detail"] or ""))
         self.unreported |= bool(self._reports)
         first = body["current_job"] if "progress" in body else None
         others = [{"job": job, "progress": how_far} for job, how_far in taken.items() if job != first]
