@@ -220,10 +220,12 @@ class Model:
 
     def retriable(self, flow: str) -> list[Member]:
         """Returns the members that a retry of the flow queues again."""
-        chosen = [one for one in self.members(flow) if one.state in BAD]
-        while self.refused(chosen):
-            chosen = [one for one in chosen if all(each in chosen for each in self.blamed(one))]
-        return chosen
+        able = [one for one in self.members(flow) if one.state in BAD]
+        for one in able:  # jobs that do not belong to it may be between them
+            able += [each for each in self.followers(one) if each.reason == "predecessor" and each not in able]
+        while self.refused(able):
+            able = [one for one in able if all(each in able for each in self.blamed(one))]
+        return [one for one in able if one.flow == flow]
 
     def retry_flow(self, flow: str) -> None:
         chosen = self.retriable(flow)

@@ -284,6 +284,32 @@ def test_of_two_followers_with_one_key_one_is_revived(store: Store) -> None:
     assert sorted(states(store, "f", "g")) == [FAILED, QUEUED]
 
 
+# spec: FL-2
+@pytest.mark.parametrize("named", ["a", "flow"])
+def test_a_job_that_cannot_be_revived_takes_its_key_from_nobody(store: Store, named: str) -> None:
+    """Of two followers with one key, the older one needs a job that stays failed."""
+    bad = bring(store, FAILED, queue="r")
+    begin(store, "w", job("a", queue="s"))
+    fail(store, "a")
+    put(store, job("f", after=("a", bad.id), key="k"))
+    put(store, job("g", after=("a",), key="k"))
+    assert states(store, "f", "g") == [FAILED, FAILED]
+    assert (retry(store, "a") if named == "a" else retry_flow(store, "w")) == ["a"]
+    assert states(store, "f", "g") == [FAILED, QUEUED]
+    assert "key" not in (record(store, "f").error or "")
+
+
+# spec: FL-2, WK-2
+def test_a_job_that_is_retried_by_name_has_its_key_before_a_follower_that_is_revived(store: Store) -> None:
+    put(store, job("a", queue="r"), job("f", after=("a",), key="k"))
+    fail(store, "a")
+    put(store, job("b", key="k"))
+    fail(store, "b")
+    assert sorted(retry(store, "a", "b")) == ["a", "b"]
+    assert (state(store, "b"), state(store, "f")) == (QUEUED, FAILED)
+    assert "its key is held by job b" in (record(store, "f").error or "")
+
+
 # retries of the follower itself
 
 

@@ -180,8 +180,6 @@ class FlowMachine(RuleBasedStateMachine):
         chosen = self.model.retriable(flow)
         again = self.model.plan(chosen)
         others = [one for one in again if one.flow not in (None, flow)]
-        if len([one for one in again if one.flow == flow]) > len(chosen):
-            return  # some would be revived by jobs outside of the flow
         if any(self.model.flows[str(one.flow)].cancelled for one in others):
             return
         assert sorted(retry_flow(self.store, flow)) == sorted(one.id for one in chosen)

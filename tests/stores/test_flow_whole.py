@@ -510,6 +510,31 @@ def test_retrying_a_flow_never_lets_a_job_wait_for_one_that_has_failed(store: St
     assert (flow_of(store, "w").state, flow_of(store, "w").ends) == ("failed", 2)
 
 
+# spec: FL-2, FL-4
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+def test_a_flow_is_retried_as_a_whole_with_a_job_of_others_between_its_own(store: Store, how: str) -> None:
+    begin(store, flow(), job("a"))
+    put(store, job("other", after=("a",)), job("b", flow="w", after=("other",)), job("c", flow="w", after=("b",)))
+    if how == "failed":
+        finish(store, "a", GaveUp("x"))
+    else:
+        cancel_flow(store, "w")
+    assert sorted(retry_flow(store, "w")) == ["a", "b", "c"]
+    assert [record(store, each).waits_for for each in ("a", "other", "b", "c")] == [0, 1, 1, 1]
+    assert perform_all(store) == ["a", "other", "b", "c"]
+    assert flow_of(store, "w").state == "done"
+
+
+# spec: FL-4
+def test_the_retry_of_a_cancelled_flow_that_can_queue_nothing_leaves_it_cancelled(store: Store) -> None:
+    begin(store, flow(), job("a", key="k"))
+    cancel_flow(store, "w")
+    was = flow_of(store, "w")
+    put(store, job("x", key="k"))
+    assert retry_flow(store, "w") == []
+    assert flow_of(store, "w") == was
+
+
 # spec: FL-4
 def test_retrying_a_flow_with_nothing_to_retry_changes_nothing(store: Store) -> None:
     begin(store, flow(on_end=hook()), job("a"))

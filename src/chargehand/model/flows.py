@@ -356,6 +356,48 @@ def revivable(jobs: Collection[int], needs: Iterable[tuple[int, int]]) -> set[in
     return found
 
 
+class BadJob(msgspec.Struct, frozen=True):
+    """A job that has failed or was cancelled."""
+
+    id: str
+    queue: str
+    key: str | None
+    holder: str | None = None
+    """The queued or running job that has its key."""
+
+
+class Revival(msgspec.Struct, frozen=True):
+    """What a retry means for jobs that did not end well."""
+
+    queued: set[int]
+    """The jobs that are queued again."""
+    taken: dict[int, str]
+    """The jobs that are not because their key is taken, each with the job that has it."""
+
+
+def revival(named: Collection[int], jobs: Mapping[int, BadJob], needs: Collection[tuple[int, int]]) -> Revival:
+    """Decides which of these jobs are queued again if the `named` ones are retried; the others failed because of them.
+
+    `needs` is that of `revivable`. Of several jobs with one key that can be queued again, one is: a named one, or else
+    the oldest.
+    """
+    taken: dict[int, str] = {}
+    able = dict.fromkeys([*named, *sorted(jobs)])
+    while True:
+        queued = revivable([seq for seq in able if seq not in taken], needs)
+        holders: dict[tuple[str, str], str] = {}
+        known = len(taken)
+        for seq in able:
+            job = jobs[seq]
+            if seq not in queued or job.key is None:
+                continue
+            holder = job.holder or holders.setdefault((job.queue, job.key), job.id)
+            if holder != job.id:
+                taken[seq] = holder
+        if len(taken) == known:
+            return Revival(queued, taken)
+
+
 def in_order(jobs: Collection[int], waits: Iterable[tuple[int, int]]) -> list[int]:
     """Returns the jobs by number, but each after those of them that it waits for.
 

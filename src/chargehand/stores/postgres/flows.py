@@ -47,9 +47,11 @@ class PostgresFlows:
         )
 
     def retry(self, flow_id: str) -> list[str]:
-        self._change(flow_id)
-        self._db.send(_SQL["uncancel"], (flow_id,))
-        return self._jobs.revive([int(seq) for (seq,) in self._db.rows(_SQL["bad_of"], (flow_id,))])
+        ended = self._change(flow_id)
+        retried = self._jobs.revive([int(seq) for (seq,) in self._db.rows(_SQL["bad_of"], (flow_id,))])
+        if retried or not ended:
+            self._db.send(_SQL["uncancel"], (flow_id,))
+        return retried
 
     def delete(self, flow_id: str, limit: int) -> bool:
         if not self._change(flow_id):

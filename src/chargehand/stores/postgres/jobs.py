@@ -14,7 +14,7 @@ from chargehand.errors import Conflict, StoreBusy
 from chargehand.ids import NewIds, claim_of
 from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.flows import revivable, why_not_revived
+from chargehand.model.flows import BadJob, revivable, revival, why_not_revived
 from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
 from chargehand.model.suspects import Orphan
@@ -223,27 +223,25 @@ class PostgresJobs(Adding):
     def revive(self, seqs: Sequence[int], *, strictly: bool = False) -> list[str]:
         """Queues those of these jobs again that can be, and those that failed because of them. Returns the ids of the
         former. `strictly`: raises Conflict if one of them cannot be."""
-        bad = {int(seq): Bad(int(seq), *row) for seq, *row in self._db.rows(_END["bad"], (numbers(seqs),))}
-        if not bad:
+        rows = self._db.rows(_END["bad"], (numbers(seqs),))
+        if not rows:
             return []
+        bad, flows = self._with_holders(rows), {int(row[0]): str(row[4]) for row in rows if row[4] is not None}
         named = [seq for seq in seqs if seq in bad]
         needs = [(int(job), int(needed)) for job, needed in self._db.rows(_END["needs"], (numbers(list(bad)),))]
-        taken = self._taken([bad[seq] for seq in sorted(bad)])
+        found = revival(named, bad, needs)
         if strictly:
-            self._refuse(named, bad, needs, taken)
-        chosen = revivable([seq for seq in bad if seq not in taken], needs)
-        for seq in taken:
+            self._refuse(named, bad, needs, found.taken)
+        for seq in found.taken:
             if seq not in named:
-                self._db.send(_END["not_revived"], (seq, why_not_revived(taken[seq])))
-        revived = numbers(sorted(chosen))
+                self._db.send(_END["not_revived"], (seq, why_not_revived(found.taken[seq])))
+        revived = numbers(sorted(found.queued))
         made = self._db.rows(_END["revive"], (self._now, revived, numbers(named if strictly else ())))
-        if len(made) != len(chosen):
+        if len(made) != len(found.queued):
             raise Conflict("the jobs cannot be retried: the key of one of them was taken meanwhile; try again")
         self._wait_again(revived)
-        self._db.send(_FLOW["reopen"], (sorted({bad[seq].flow or "" for seq in chosen}),))
-        # What is queued again only because of a job that none of these is counts as a follower.
-        own = chosen if strictly else revivable([seq for seq in named if seq not in taken], needs)
-        queued = [bad[seq].id for seq in named if seq in own]
+        self._db.send(_FLOW["reopen"], (sorted({flows[seq] for seq in found.queued if seq in flows}),))
+        queued = [bad[seq].id for seq in named if seq in found.queued]
         if queued:
             self._db.announce(Wakeup.JOBS)
             self._db.send(_CLAIM["forgive"], (queued,))
@@ -262,27 +260,20 @@ class PostgresJobs(Adding):
             self._order(text, cycles=True)
         self.look()
 
-    def _taken(self, jobs: Sequence["Bad"]) -> dict[int, str]:
-        """Returns those of these jobs whose keys are taken, with the jobs that have them; also by another of these."""
-        keyed = [job for job in jobs if job.key is not None]
-        if not keyed:
-            return {}
-        asked = as_json([{"queue": job.queue, "key": job.key} for job in keyed])
-        holders = [holder for (holder,) in self._db.rows(_END["key_holders"], (asked,))]
-        found: dict[int, str] = {}
-        first: dict[tuple[str, str | None], str] = {}
-        for job, holder in zip(keyed, holders, strict=True):
-            holder = holder or first.get((job.queue, job.key))
-            if holder is not None:
-                found[job.seq] = str(holder)
-            else:
-                first[(job.queue, job.key)] = job.id
-        return found
+    def _with_holders(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, BadJob]:
+        """Returns the jobs of these rows, by their numbers, with those that have their keys."""
+        jobs = {int(seq): BadJob(job_id, queue, key) for seq, job_id, queue, key, _ in rows}
+        keyed = [seq for seq, job in jobs.items() if job.key is not None]
+        if keyed:
+            asked = as_json([{"queue": jobs[seq].queue, "key": jobs[seq].key} for seq in keyed])
+            for seq, (holder,) in zip(keyed, self._db.rows(_END["key_holders"], (asked,)), strict=True):
+                jobs[seq] = msgspec.structs.replace(jobs[seq], holder=holder)
+        return jobs
 
     def _refuse(
         self,
         named: Sequence[int],
-        bad: Mapping[int, "Bad"],
+        bad: Mapping[int, BadJob],
         needs: Sequence[tuple[int, int]],
         taken: Mapping[int, str],
     ) -> None:
@@ -383,16 +374,6 @@ class PostgresJobs(Adding):
         if skipped is not None:
             self._db.rows(_END["move_on"], (name, skipped.due_ms, skipped.next_run_ms))
         return True
-
-
-class Bad(msgspec.Struct, frozen=True):
-    """A job that has failed or was cancelled."""
-
-    seq: int
-    id: str
-    queue: str
-    key: str | None
-    flow: str | None
 
 
 class Sent:

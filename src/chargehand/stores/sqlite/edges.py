@@ -6,16 +6,16 @@ others its followers wait for. A store without open edges and flows pays one sta
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from chargehand.errors import Conflict
 from chargehand.model import flows
-from chargehand.model.flows import Ended
+from chargehand.model.flows import BadJob, Ended
 from chargehand.model.job import PREDECESSOR, State
-from chargehand.stores.rows import json_text
+from chargehand.stores.rows import json_text, readable
 
 IN_SEQUENCE = -1
 """The `nr` of an edge between two jobs of a sequence."""
@@ -176,30 +176,32 @@ _REOPEN_FLOWS = """
 UPDATE chargehand_flow SET ended_ms = NULL, state = 'running' WHERE ended_ms IS NOT NULL AND id IN (
   SELECT flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1)) AND flow IS NOT NULL)
 """
-# The followers that failed because of these jobs, and can wait for them again.
-_TO_REVIVE = f"""
-SELECT f.seq FROM json_each(?1) AS j
-  CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
-  CROSS JOIN chargehand_job AS f
-WHERE e.predecessor = j.value AND e.nr >= 0 AND f.seq = e.job AND f.state = 'failed' AND f.reason = '{PREDECESSOR}'
-  AND NOT EXISTS (SELECT 1 FROM chargehand_edge AS o CROSS JOIN chargehand_job AS p
-    WHERE o.job = f.seq AND o.strict = 1 AND p.seq = o.predecessor AND p.state IN {BAD})
+# Those of these jobs that did not end well, and all that failed because of them; with the jobs that have their keys.
+_BAD_WITH_FOLLOWERS = f"""
+WITH RECURSIVE again(seq) AS (
+  SELECT j.seq FROM json_each(?1) AS wanted CROSS JOIN chargehand_job AS j
+  WHERE j.seq = wanted.value AND j.state IN {BAD}
+  UNION
+  SELECT f.seq FROM again CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
+    CROSS JOIN chargehand_job AS f
+  WHERE e.predecessor = again.seq AND e.nr >= 0 AND e.strict = 1 AND f.seq = e.job AND f.state = 'failed'
+    AND f.reason = '{PREDECESSOR}')
+SELECT j.seq, j.id, j.queue, j.key, iif(j.key IS NULL, NULL, (
+  SELECT h.id FROM chargehand_job AS h INDEXED BY chargehand_job_key
+  WHERE h.queue = j.queue AND h.key = j.key AND h.key IS NOT NULL AND h.state IN {LIVE}))
+FROM again CROSS JOIN chargehand_job AS j ON j.seq = again.seq
 """
 LIVE_AGAIN = """
 state = 'queued', finished_ms = NULL, reason = NULL, error = NULL, result = NULL, attempts = 0, crashes = 0,
   interruptions = 0, progress = NULL, cancel_ms = NULL, failed_in = NULL, expires_at_ms = NULL, retried_ms = ?2
 """
 """What a retry sets, of the job itself and of the followers that it revives."""
-# A job whose key is taken is left as it is.
+# A job that a person names (?3) does not wait for its time.
 _REVIVE = f"""
-UPDATE OR IGNORE chargehand_job SET {LIVE_AGAIN}, waits_for = iif(run_at_ms > ?2, 'time', NULL),
-  run_at_ms = max(run_at_ms, ?2)
-WHERE seq IN (SELECT value FROM json_each(?1)) AND state IN {BAD} RETURNING seq, id
-"""
-_KEY_HOLDER = f"""
-SELECT holder.id FROM chargehand_job AS j CROSS JOIN chargehand_job AS holder INDEXED BY chargehand_job_key
-WHERE j.seq = ?1 AND holder.queue = j.queue AND holder.key = j.key AND holder.key IS NOT NULL
-  AND holder.state IN {LIVE}
+UPDATE chargehand_job NOT INDEXED SET {LIVE_AGAIN},
+  waits_for = iif(run_at_ms > ?2 AND seq NOT IN (SELECT value FROM json_each(?3)), 'time', NULL),
+  run_at_ms = iif(seq IN (SELECT value FROM json_each(?3)), ?2, max(run_at_ms, ?2))
+WHERE seq IN (SELECT value FROM json_each(?1))
 """
 
 _waiting = msgspec.json.Decoder(list[tuple[int, int, bool]])
@@ -338,33 +340,31 @@ class Edges:
 
     # jobs that live again
 
-    def needs(self, seqs: Collection[int]) -> list[tuple[int, int, Ended]]:
+    def retry(self, seqs: Sequence[int], *, strictly: bool = False) -> list[str]:
+        """Queues those of these jobs again that can be, and those that failed because of them. Returns the ids of the
+        former. `strictly`: raises Conflict if one of them cannot be, and lets none wait for its time."""
+        rows = self._db.execute(_BAD_WITH_FOLLOWERS, (json_text(seqs),))
+        bad = {seq: BadJob(*values) for seq, *values in rows}
+        named = [seq for seq in seqs if seq in bad]
+        needed = self._needs(list(bad))
+        found = flows.revival(named, bad, [(job, predecessor) for job, predecessor, _ in needed])
+        if strictly:
+            _refuse(named, bad, needed, found.taken)
+        errors = [(flows.why_not_revived(holder), seq) for seq, holder in found.taken.items() if seq not in named]
+        self._db.executemany("UPDATE chargehand_job SET error = ? WHERE seq = ?", errors)
+        if found.queued:
+            again = json_text(sorted(found.queued))
+            self._db.execute(_REVIVE, (again, self._now, json_text(named if strictly else ())))
+            self._live_again(again)
+        return [bad[seq].id for seq in named if seq in found.queued]
+
+    def _needs(self, seqs: Sequence[int]) -> list[tuple[int, int, Ended]]:
         """Returns, for each of these jobs, the predecessors without which it cannot run, and which did not end well;
         for a job that would wait for itself number 0, and the job."""
-        rows = self._db.execute(_NEEDS, (json_text(list(seqs)),))
+        rows = self._db.execute(_NEEDS, (json_text(seqs),))
         return [(job, seq, Ended(job_id, name, State(state), error)) for job, seq, job_id, name, state, error in rows]
 
-    def retried(self, seqs: Sequence[int]) -> None:
-        """Lets jobs that were queued again wait for what they must, and revives the followers that failed because of
-        them. Raises Conflict if a job needs one that did not end well."""
-        for job, needed, predecessor in self.needs(seqs):
-            (job_id,) = self._column("SELECT id FROM chargehand_job WHERE seq = ?", job)
-            what = f"{flows.why_failed(predecessor)}. Retry that one: this one follows" if needed else predecessor.error
-            raise Conflict(f"job {job_id} cannot be retried: {what}")
-        again: list[int] = []
-        level = list(seqs)
-        while level:
-            again += level
-            level = self._revive(level)
-        if again:
-            self._live_again(again)
-
-    def revive(self, seqs: Iterable[int]) -> list[tuple[int, str]]:
-        """Queues finished jobs again, except those whose key is taken. Returns their numbers and ids."""
-        return self._db.execute(_REVIVE, (json_text(list(seqs)), self._now)).fetchall()
-
-    def _live_again(self, seqs: Sequence[int]) -> None:
-        again = json_text(seqs)
+    def _live_again(self, again: str) -> None:
         self._db.execute(_OPEN_AGAIN, (again,))
         self._append_again(again)
         self._db.execute(_WAIT_AGAIN, (again,))
@@ -386,13 +386,20 @@ class Edges:
                 # through another sequence: it is not ordered, but it runs
                 self._db.execute("DELETE FROM chargehand_edge WHERE job = ? AND nr = ?", (seq, IN_SEQUENCE))
 
-    def _revive(self, seqs: Sequence[int]) -> list[int]:
-        """Queues the followers again that failed because of these jobs. Returns them."""
-        wanted = sorted(set(self._column(_TO_REVIVE, json_text(seqs))))
-        if not wanted:
-            return []
-        revived = [seq for seq, _ in self.revive(wanted)]
-        for seq in set(wanted).difference(revived):
-            (holder,) = self._column(_KEY_HOLDER, seq)
-            self._db.execute("UPDATE chargehand_job SET error = ? WHERE seq = ?", (flows.why_not_revived(holder), seq))
-        return revived
+
+def _refuse(
+    named: Sequence[int],
+    bad: Mapping[int, BadJob],
+    needed: Sequence[tuple[int, int, Ended]],
+    taken: Mapping[int, str],
+) -> None:
+    """Raises Conflict if one of the named jobs cannot be queued again."""
+    for seq in named:
+        if seq in taken:
+            job = bad[seq]
+            raise Conflict(f"job {job.id} cannot be retried: its key '{readable(job.key)}' is held by job {taken[seq]}")
+    able = flows.revivable(named, [(job, predecessor) for job, predecessor, _ in needed])
+    for job, number, predecessor in needed:
+        if job in named and number not in able:
+            why = f"{flows.why_failed(predecessor)}. Retry that one: this one follows" if number else predecessor.error
+            raise Conflict(f"job {bad[job].id} cannot be retried: {why}")

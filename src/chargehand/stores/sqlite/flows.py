@@ -26,6 +26,7 @@ from chargehand.stores.rows import json_text, readable, where
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.edges import BAD, LIVE, Edges
 from chargehand.stores.sqlite.limits import Limits
+from chargehand.stores.sqlite.suspects import Suspects
 
 HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
 """A job that the node holds ahead is shown as queued: no worker has it."""
@@ -72,13 +73,7 @@ WHERE f.id = wanted.value AND f.ended_ms IS NULL
 _CANCEL_RUNNING = """
 UPDATE chargehand_job SET cancel_ms = coalesce(cancel_ms, ?2) WHERE flow = ?1 AND state = 'running' RETURNING id, fence
 """
-# Each with whether another job, or an earlier one of these, has its key.
-_TO_RETRY = f"""
-SELECT seq, queue, key, key IS NOT NULL AND EXISTS (
-  SELECT 1 FROM chargehand_job AS h INDEXED BY chargehand_job_key
-  WHERE h.queue = j.queue AND h.key = j.key AND h.key IS NOT NULL AND h.state IN {LIVE})
-FROM chargehand_job AS j WHERE flow = ?1 AND state IN {BAD} ORDER BY seq
-"""
+_TO_RETRY = f"SELECT seq FROM chargehand_job WHERE flow = ?1 AND state IN {BAD} ORDER BY seq"
 _OLDEST = "SELECT seq FROM chargehand_job WHERE flow = ? ORDER BY seq LIMIT ?"
 _LEFT_OPEN = f"""
 SELECT e.job, e.nr, e.predecessor, coalesce(p.state IN {LIVE}, 0) FROM (
@@ -212,19 +207,11 @@ class SqliteFlows:
 
     def retry(self, flow_id: str) -> list[str]:
         runs = self._ended_ms(flow_id) is None
-        wanted: dict[int, None] = {}
-        keys: set[tuple[str, str | None]] = set()
-        for seq, queue, key, taken in self._db.execute(_TO_RETRY, (flow_id,)):
-            if not taken and (key is None or (queue, key) not in keys):
-                wanted[seq] = None
-                keys.add((queue, key))
-        able = flows.revivable(wanted, [(job, seq) for job, seq, _ in self._edges.needs(wanted)])
-        if able or runs:
+        retried = self._edges.retry([seq for (seq,) in self._db.execute(_TO_RETRY, (flow_id,))])
+        if retried or runs:
             self._db.execute("UPDATE chargehand_flow SET cancel_ms = NULL WHERE id = ?", (flow_id,))
-        retried = self._edges.revive(seq for seq in wanted if seq in able)
-        self._db.executemany("DELETE FROM chargehand_suspect WHERE job = ?", [(seq,) for seq, _ in retried])
-        self._edges.retried([seq for seq, _ in retried])
-        return [job_id for _, job_id in retried]
+        Suspects(self._db, self._now).forgive(retried)
+        return retried
 
     def delete(self, flow_id: str, limit: int) -> bool:
         if self._ended_ms(flow_id) is None:

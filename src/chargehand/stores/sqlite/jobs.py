@@ -7,10 +7,8 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
-from chargehand.errors import Conflict
 from chargehand.ids import NewIds, claim_of, new_claim
 from chargehand.model import rates
 from chargehand.model.batch import Grant, Note, Want
@@ -32,7 +30,6 @@ from chargehand.stores.rows import clean, columns, json_text, readable, with_run
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.adding import ALIAS, PLACE, ROWS_AT_ONCE, TAKEN, Adding, Origin, Wanted, insert, is_linked
 from chargehand.stores.sqlite.clock import MOVE_ON
-from chargehand.stores.sqlite.edges import LIVE_AGAIN
 from chargehand.stores.sqlite.flows import Endings
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.suspects import Suspects
@@ -159,10 +156,7 @@ UPDATE chargehand_job SET
   cancel_ms = iif(state = 'running', coalesce(cancel_ms, ?2), cancel_ms)
 WHERE id = ?1 AND state IN ('queued', 'running') RETURNING id, state = 'cancelled', fence, queue, seq
 """
-_RETRY = f"""
-UPDATE chargehand_job SET {LIVE_AGAIN}, waits_for = NULL, run_at_ms = ?2
-WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id, seq
-"""
+_NUMBERS_OF = "SELECT id, seq FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))"
 _EXPIRE = """
 UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?1, reason = ?3 WHERE seq IN (
   SELECT seq FROM chargehand_job INDEXED BY chargehand_job_expires
@@ -506,19 +500,10 @@ class SqliteJobs:
         return True
 
     def retry(self, ids: Sequence[str]) -> list[str]:
-        queued: list[tuple[Any, ...]] = []
-        for job_id in map(clean, ids):
-            try:
-                queued += self._all(_RETRY, (job_id, self._now))
-            except apsw.ConstraintError:
-                (queue, key), *_ = self._all("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
-                taken = self._all(TAKEN, ("", queue, key))[0][0]
-                raise Conflict(
-                    f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}"
-                ) from None
-        retried = [str(job_id) for job_id, _ in queued]
+        wanted = list(dict.fromkeys(map(clean, ids)))
+        found = dict(self._all(_NUMBERS_OF, (json.dumps(wanted),)))
+        retried = self._edges.retry([found[job_id] for job_id in wanted if job_id in found], strictly=True)
         self._suspects.forgive(retried)
-        self._edges.retried([seq for _, seq in queued])
         return retried
 
     def recover(
