@@ -1,6 +1,7 @@
 """Tests for jobs that wait for others: when they can be claimed, when they fail, and what is refused."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,7 +33,7 @@ from builders import (
     take_one,
 )
 
-from chargehand.errors import JobNotFound, PayloadError
+from chargehand.errors import FlowNotFound, JobNotFound, PayloadError
 from chargehand.model.batch import Batch, Want
 from chargehand.model.job import (
     MOST_PREDECESSORS,
@@ -317,6 +318,22 @@ def test_a_follower_whose_key_is_taken_is_not_added(store: Store) -> None:
     assert put(store, job("f", key="k", after=("a",))) == [Enqueued("holder", False)]
     assert store.jobs.followers("a") == []
     assert record(store, "holder").waits_for == 0
+
+
+# spec: FL-1, FL-4, WK-2
+@pytest.mark.parametrize(
+    "options", [{"after": ("nobody",)}, {"flow": "nobody"}, {"after": ("nobody",), "replace": True}]
+)
+def test_a_request_whose_key_is_taken_is_answered_whatever_it_follows(store: Store, options: dict[str, Any]) -> None:
+    """The first request may have named jobs that were deleted since."""
+    put(store, job("holder", key="k"), job("of period", queue="r", key="k", unique_for_ms=HOUR))
+    finish(store, "of period")
+    assert [each.id for each in put(store, job("f", key="k", **options))] == ["holder"]
+    assert [each.id for each in put(store, job("f", queue="r", key="k", **options))] == ["of period"]
+    assert [each.id for each in put(store, job("x", key="x"), job("g", key="x", **options))] == ["x", "x"]
+    with pytest.raises((JobNotFound, FlowNotFound), match="nobody"):
+        put(store, job("f", key="other", **options), job("g", key="other", **options))
+    assert state(store, "holder") is State.QUEUED
 
 
 # spec: FL-1, WK-2

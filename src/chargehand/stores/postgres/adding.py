@@ -156,7 +156,8 @@ class Adding:
     def _check(self, jobs: Sequence[NewJob]) -> None:
         """Raises JobNotFound, FlowNotFound or FlowEnded if one of the jobs names what it cannot follow or join.
 
-        A job that exists already is not checked: a request that is repeated is answered as at first.
+        A job that exists already, or whose key is taken, is not checked: a request that is repeated is answered as at
+        first.
         """
         missing = self._missing(jobs)
         flows = {job.flow for job in jobs if job.flow is not None}
@@ -169,10 +170,7 @@ class Adding:
         ]  # fmt: skip
         if not wrong:
             return
-        new = {each for (each,) in self._statements.rows(self._sql["unknown"], (as_json([job.id for job in wrong]),))}
-        for job in wrong:
-            if job.id not in new:
-                continue
+        for job in self._new(jobs, wrong):
             for name in job.after:
                 if name in missing:
                     raise JobNotFound(why_not_found(name))
@@ -180,6 +178,19 @@ class Adding:
             if flow not in found:
                 raise FlowNotFound(why_no_flow(flow, ended=False))
             raise FlowEnded(why_no_flow(flow, ended=True))
+
+    def _new(self, jobs: Sequence[NewJob], among: Sequence[NewJob]) -> list[NewJob]:
+        """Returns those of these jobs of which no job has the id or the key, nor an earlier one of this call."""
+        asked = as_json([{"id": job.id, "queue": job.queue, "key": job.key} for job in among])
+        holders = self._statements.rows(self._sql["taken"], (self._at, asked))
+        found = {job.id for job, (holder,) in zip(among, holders, strict=True) if holder is not None}
+        keys: set[tuple[str, str]] = set()
+        for job in jobs:
+            if job.key is not None:
+                if (job.queue, job.key) in keys:
+                    found.add(job.id)
+                keys.add((job.queue, job.key))
+        return [job for job in among if job.id not in found]
 
     def _missing(self, jobs: Sequence[NewJob]) -> set[str]:
         """Returns the predecessors that do not exist, and come no earlier in this call."""
