@@ -1,9 +1,11 @@
 """Tests for what only the PostgreSQL store does for flows: edges that are due, open transactions of callers, and what a
 node that died has left undone."""
 
+import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +29,7 @@ from builders import (
 )
 
 import pgserver
+from chargehand.errors import Conflict
 from chargehand.ids import new_id
 from chargehand.model.batch import Batch, Want
 from chargehand.model.flows import NewFlow, PredecessorFilter
@@ -424,3 +427,36 @@ def test_jobs_of_many_flows_cost_no_more_than_those_of_few(node: PostgresStore) 
     work_off_flows(node, 1, 1)  # the statements are planned now, for small tables
     few, many = work_off_flows(node, 200, 200), work_off_flows(node, 1000, 1000)
     assert many < 1.2 * few
+
+
+# spec: FL-2, FL-4
+def test_cancels_and_retries_of_a_dense_graph_by_several_people_do_not_wait_for_each_other(url: str) -> None:
+    """Each locks most of the jobs, in an order that what the others do has changed meanwhile."""
+    chance = random.Random(1)
+    names = [f"j{number}" for number in range(40)]
+    store = PostgresStore(parse(url))
+    begin(store, "w", *(job(name, after=tuple(chance.sample(names[:at], min(at, 6)))) for at, name in enumerate(names)))
+
+    def person(number: int) -> None:
+        chance, own = random.Random(number), PostgresStore(parse(url))
+        for _ in range(30):
+            some = chance.sample(names, 10)
+            with suppress(Conflict), own.transaction() as tx:
+                match number:
+                    case 0:
+                        tx.jobs.cancel(some)
+                    case 1:
+                        tx.flows.cancel("w")
+                    case 2:
+                        tx.jobs.retry(some[:1])
+                    case _:
+                        tx.flows.retry("w")
+        own.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(person, number) for number in range(4)]:
+            future.result(30)
+    with store.transaction() as tx:
+        tx.flows.retry("w")
+    assert flow_of(store, "w").counts.queued == len(names)
+    store.close()

@@ -6,10 +6,11 @@ cannot decide at once, because somebody else has locked a follower, is left in t
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from chargehand import clock
 from chargehand.errors import StoreBusy
 from chargehand.model.flows import Ended, fail_further, why_failed, why_in_circle, why_no_flow, why_not_found
 from chargehand.model.job import PREDECESSOR, State
@@ -18,9 +19,12 @@ from chargehand.stores.postgres.adding import as_json
 from chargehand.stores.postgres.session import Session, numbers
 from chargehand.stores.rows import readable
 
-PATIENCE_MS, PATIENCE_OF_OTHERS_MS = 50, 5000
+PATIENCE_MS, PATIENCE_OF_OTHERS_MS = 50, 500
 """How long a node waits for other transactions to look at edges and flows: turns of other nodes are shorter. A process
-that is no node holds nobody up."""
+that is no node holds nobody up; but it gives way before the server, after a second, looks for deadlocks and ends one of
+those that wait for each other."""
+LONGEST_WAIT = 30.0
+"""Seconds for which an operation of a person waits for others in all."""
 LOOK_AT_ONCE = 1000
 """How many edges are looked at before the next ones are read."""
 MOST_BELOW = 10_000
@@ -41,6 +45,21 @@ _SQL = statements.load("flows")
 def patience(db: Session) -> int:
     """Returns for how many ms a transaction waits for others."""
     return PATIENCE_OF_OTHERS_MS if db.announces else PATIENCE_MS
+
+
+def lock(db: Session, sql: bytes, args: Sequence[Any], seconds: float = LONGEST_WAIT) -> list[tuple[Any, ...]]:
+    """Returns the rows of a statement that locks them for an operation of a person. Raises StoreBusy.
+
+    Between its attempts it holds none of them: others that have some of them locked, and wait for the rest, go first.
+    """
+    until = clock.monotonic() + seconds
+    while True:
+        try:
+            with db.attempt(patience(db)):
+                return db.rows(sql, args)
+        except StoreBusy:
+            if clock.monotonic() >= until or not db.announces:
+                raise
 
 
 class Ready(NamedTuple):

@@ -10,12 +10,14 @@ from chargehand.model.flows import FlowCancelled, NewFlow, why_no_flow
 from chargehand.model.records import CancelResult
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.adding import begin_values
-from chargehand.stores.postgres.edges import Effects, patience
+from chargehand.stores.postgres.edges import Effects, lock
 from chargehand.stores.postgres.jobs import PostgresJobs
 from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.sweeping import Sweeper
 
 _SQL = statements.load("flows")
+ADDERS = 5.0
+"""Seconds for which the cancel of a flow waits for those that add jobs to it."""
 
 
 class PostgresFlows:
@@ -32,8 +34,8 @@ class PostgresFlows:
     def cancel(self, flow_id: str) -> FlowCancelled:
         if self._change(flow_id):
             return FlowCancelled(0)
-        with suppress(StoreBusy), self._db.attempt(patience(self._db)):
-            self._db.rows(_SQL["shut"], (flow_id,))
+        with suppress(StoreBusy):
+            lock(self._db, _SQL["shut"], (flow_id,), ADDERS)
         self._db.send(_SQL["cancel"], (self._now, flow_id))
         found: dict[str, CancelResult] = {}
         # A job for whose outcome this has waited may have spawned others, which were not seen before.
@@ -65,6 +67,7 @@ class PostgresFlows:
 
     def _change(self, flow_id: str) -> bool:
         """Locks the flow. Returns whether it has ended. Raises FlowNotFound."""
+        self._jobs.take_turns()
         for ended, _ in self._db.rows(_SQL["change"], (flow_id,)):
             return bool(ended)
         raise FlowNotFound(why_no_flow(flow_id, ended=False))

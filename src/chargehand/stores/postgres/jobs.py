@@ -4,6 +4,7 @@ Part of a transaction: it neither begins nor ends one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,7 @@ from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, rates, statements
 from chargehand.stores.postgres.adding import Adding, as_json, as_rows, is_linked, is_single, linked_row_of, row_of
 from chargehand.stores.postgres.claiming import Claiming
-from chargehand.stores.postgres.edges import Effects, Following
+from chargehand.stores.postgres.edges import Effects, Following, lock, patience
 from chargehand.stores.postgres.ending import Ending
 from chargehand.stores.postgres.session import Cursor, Session, numbers
 from chargehand.stores.rows import clean, readable, with_run
@@ -179,11 +180,26 @@ class PostgresJobs(Adding):
         if any(note.kept is not None for note in notes):
             self._db.send(_END["keep"], (text,))
 
+    def take_turns(self) -> None:
+        """Waits for the operations of other people, and lets them wait until this transaction ends.
+
+        Each locks many jobs and what follows them, step by step: two of them would wait for each other.
+        """
+        if self._db.announces:
+            self._db.send(_END["people_lock"])
+            return
+        with suppress(StoreBusy), self._db.attempt(patience(self._db)):  # a node waits for nobody
+            self._db.send(_END["people_lock"])
+
+    def _lock(self, sql: bytes, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return lock(self._db, sql, args) if self._db.announces else self._db.rows(sql, args)
+
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
+        self.take_turns()
         wanted = _names(ids)
         self._db.announce(Wakeup.ORDERS)
         self._db.send(_END["lock_of"], (wanted,))
-        self._db.send(_END["lock_with_followers"], (wanted,))
+        self._lock(_END["lock_with_followers"], (wanted,))
         rows = self._db.rows(_END["cancel"], (self._now, wanted))
         gone = [(seq, flow) for _, at_once, _, _, seq, flow in rows if at_once]
         self._unstarted(gone)
@@ -216,6 +232,7 @@ class PostgresJobs(Adding):
         return bool(held)
 
     def retry(self, ids: Sequence[str]) -> list[str]:
+        self.take_turns()
         found = dict(self._db.rows(_END["numbers_of"], (_names(ids),)))
         named = {int(found[job_id]): job_id for job_id in _names(ids) if job_id in found}
         return self.revive(list(named), strictly=True)
@@ -223,7 +240,7 @@ class PostgresJobs(Adding):
     def revive(self, seqs: Sequence[int], *, strictly: bool = False) -> list[str]:
         """Queues those of these jobs again that can be, and those that failed because of them. Returns the ids of the
         former. `strictly`: raises Conflict if one of them cannot be."""
-        rows = self._db.rows(_END["bad"], (numbers(seqs),))
+        rows = self._lock(_END["bad"], (numbers(seqs),))
         if not rows:
             return []
         bad, flows = self._with_holders(rows), {int(row[0]): str(row[4]) for row in rows if row[4] is not None}
@@ -248,6 +265,7 @@ class PostgresJobs(Adding):
         return queued
 
     def _wait_again(self, revived: str) -> None:
+        self._lock(_END["lock_needed"], (revived,))
         self._db.send(_END["wait_again"], (revived,))
         rows = [
             {"id": job_id, "queue": queue, "sequence": sequence}
@@ -329,6 +347,7 @@ class PostgresJobs(Adding):
         return settlements
 
     def delete(self, ids: Sequence[str]) -> list[str]:
+        self.take_turns()
         rows = self._db.rows(_END["delete"], (_names(ids),))
         flows = sorted({str(flow) for _, flow in rows if flow is not None})
         if flows:

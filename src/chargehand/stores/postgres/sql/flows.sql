@@ -52,8 +52,8 @@ SELECT seq, waits = 'jobs', error FROM chargehand_live WHERE seq = ANY ($1::bigi
 SELECT seq, waits = 'jobs', error FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR UPDATE SKIP LOCKED
 
 -- name: lock_predecessors
--- These have not ended, and cannot end before this transaction has.
-SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR KEY SHARE
+-- These have not ended, and cannot end before this transaction has. The order is that of `lock_with_followers`.
+SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY waits IS NOT DISTINCT FROM 'jobs', seq FOR KEY SHARE
 
 -- name: lock_predecessors_at_once
 SELECT seq FROM chargehand_live WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR KEY SHARE SKIP LOCKED

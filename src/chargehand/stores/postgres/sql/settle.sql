@@ -65,6 +65,9 @@ WITH h AS MATERIALIZED (
 UPDATE chargehand_live t SET worker = h.worker, started_ms = {now} - h.age_ms, progress = coalesce(h.progress, t.progress)
 FROM h WHERE t.seq = h.seq
 
+-- name: people_lock
+SELECT pg_advisory_xact_lock(hashtextextended('chargehand people ' || current_schema(), 0))
+
 -- name: cancel
 WITH j AS MATERIALIZED (
   SELECT e.nr, j.id, j.seq FROM unnest($2::text[]) WITH ORDINALITY AS e(id, nr) JOIN chargehand_job j ON j.id = e.id
@@ -168,6 +171,13 @@ WITH made AS (
   ON CONFLICT DO NOTHING RETURNING seq),
 gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
 SELECT seq FROM made
+
+-- name: lock_needed
+-- Locks what jobs that were queued again wait for, as `lock_predecessors` does later. An outcome locks its job, and then the
+-- edges to it: whoever locked these edges first would wait for the outcome, and the outcome for them.
+SELECT seq FROM chargehand_live
+WHERE seq IN (SELECT predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND nr >= -1)
+ORDER BY waits IS NOT DISTINCT FROM 'jobs', seq FOR KEY SHARE
 
 -- name: wait_again
 -- Jobs that were queued again wait for those of their predecessors that have not ended, and for what others have spawned:
