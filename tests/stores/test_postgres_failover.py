@@ -521,7 +521,7 @@ def test_a_job_that_is_deleted_while_it_is_retried_is_gone(open_one: Opener, by:
                 assert tx.jobs.delete(["one"]) == ["one"]
             else:
                 (seq,) = store.session.rows(b"SELECT seq FROM chargehand_end")[0]
-                store.session.send(statements.load("store")["prune_jobs"], (numbers([seq]),))
+                store.session.send(statements.load("settle")["delete"], (numbers([seq]), False))
             retried = pool.submit(retry)
             eventually(lambda: waits(person), what="the retry waits for the deletion")
         assert retried.result(10) == []

@@ -348,7 +348,8 @@ class PostgresJobs(Adding):
 
     def delete(self, ids: Sequence[str]) -> list[str]:
         self.take_turns()
-        rows = self._db.rows(_END["delete"], (_names(ids),))
+        found = dict(self._db.rows(_END["numbers_of"], (_names(ids),)))
+        rows = self._db.rows(_END["delete"], (numbers(sorted(map(int, found.values()))), True))
         flows = sorted({str(flow) for _, flow in rows if flow is not None})
         if flows:
             self._db.send(_FLOW["emptied"], (flows,))

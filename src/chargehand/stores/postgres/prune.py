@@ -1,6 +1,7 @@
 """Deletes what is past its retention in a PostgreSQL store, in small steps."""
 
 from functools import partial
+from typing import Any
 
 from chargehand.model.access import REMEMBERED_MS
 from chargehand.model.job import FINISHED
@@ -20,6 +21,7 @@ TEXTS_AT_ONCE = 100
 """How many crash reports or snapshots one transaction deletes, at most."""
 
 _SQL = statements.load("store")
+_END = statements.load("settle")
 _FLEET = statements.load("fleet")
 
 
@@ -27,12 +29,14 @@ def prune(db: Session, surplus: Surplus, needed: Needed, retention: Retention, l
     """Deletes up to `limit` finished jobs, and some rows of other tables. Returns the number of jobs."""
     expired = _jobs(db, surplus, needed, retention, limit)
     few = min(limit, TEXTS_AT_ONCE)
-    gone: dict[str | None, int] = {}
+    gone: list[tuple[Any, ...]] = []
     with db.transaction():
         if expired:
-            gone = dict(db.rows(_SQL["prune_jobs"], (numbers(expired),)))
+            # Leaves out jobs that were retried meanwhile, or that others follow now.
+            gone = db.rows(_END["delete"], (numbers(expired), False))
         now = db.now
-        db.send(_SQL["prune_flows"], (now, [flow for flow in gone if flow is not None], retention.age_ms, few))
+        flows = sorted({str(flow) for _, flow in gone if flow is not None})
+        db.send(_SQL["prune_flows"], (now, flows, retention.age_ms, few))
         db.send(_SQL["prune_once"], (now, few))
         db.send(_SQL["prune_crashes"], (now, retention.crash_age_ms, retention.crash_count, few))
         db.send(_SQL["prune_history"], (now, retention.history_age_ms, few))
@@ -42,7 +46,7 @@ def prune(db: Session, surplus: Surplus, needed: Needed, retention: Retention, l
         db.send(_SQL["prune_health"], (now, GONE_MS))
         db.send(_FLEET["prune_requests"], (now, LEFT_MS))
         db.send(_FLEET["prune_nodes"], (now, NODE_MS))
-    return sum(map(int, gone.values()))
+    return len(gone)
 
 
 def _jobs(db: Session, surplus: Surplus, needed: Needed, retention: Retention, limit: int) -> list[int]:

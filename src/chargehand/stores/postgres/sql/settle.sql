@@ -201,9 +201,11 @@ UPDATE chargehand_end SET error = $2 WHERE seq = $1::bigint
 SELECT id, queue, sequence FROM chargehand_job WHERE seq = ANY ($1::bigint[]) AND sequence IS NOT NULL ORDER BY seq
 
 -- name: delete
+-- Deletes those of these jobs that have ended. `$2`: also those that are predecessors of a job that lives.
 WITH RECURSIVE gone AS (
-  DELETE FROM chargehand_end x USING chargehand_job j WHERE j.seq = x.seq AND j.id = ANY ($1::text[])
-  RETURNING x.seq, j.id, x.flow),
+  DELETE FROM chargehand_end x WHERE seq = ANY ($1::bigint[]) AND ($2::boolean OR NOT EXISTS (
+    SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.predecessor = x.seq AND g.nr >= 0))
+  RETURNING seq, flow),
 jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
 attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
 tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
@@ -226,7 +228,7 @@ passed_on AS (
 sequences AS (
   DELETE FROM chargehand_sequence s USING lasts l
   WHERE s.queue = l.queue AND s.sequence = l.sequence AND s.job = l.seq AND l.before IS NULL)
-SELECT id, flow FROM gone ORDER BY seq
+SELECT j.id, g.flow FROM gone g JOIN chargehand_job j ON j.seq = g.seq ORDER BY g.seq
 
 -- name: recurring_known
 SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring ORDER BY name COLLATE "C" FOR UPDATE

@@ -93,36 +93,6 @@ FROM chargehand_end x
 WHERE queue = $1 AND state = $2 AND (finished_ms, seq) <= ($3::bigint, $4::bigint) AND (finished_ms, seq) > ($5::bigint, $6::bigint)
 ORDER BY finished_ms, seq LIMIT $7::bigint
 
--- name: prune_jobs
--- Leaves out jobs that were retried meanwhile, or that others follow now.
-WITH RECURSIVE gone AS (
-  DELETE FROM chargehand_end x WHERE seq = ANY ($1::bigint[]) AND NOT EXISTS (
-    SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.predecessor = x.seq AND g.nr >= 0)
-  RETURNING seq, flow),
-jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
-attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
-tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
-aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone)),
-kept AS (DELETE FROM chargehand_kept WHERE job IN (SELECT seq FROM gone)),
-own_edges AS (DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM gone)),
-edges AS (DELETE FROM chargehand_edge WHERE predecessor IN (SELECT seq FROM gone)),
-back(last, seq) AS (  -- what jobs that ended before they were started waited for in their sequences
-  SELECT job, predecessor FROM chargehand_edge WHERE job IN (SELECT seq FROM gone) AND nr = -1 AND open
-  UNION
-  SELECT back.last, g.predecessor FROM back JOIN chargehand_edge g ON g.job = back.seq
-  WHERE g.nr = -1 AND g.open AND back.seq IN (SELECT seq FROM gone)),
-lasts AS MATERIALIZED (
-  SELECT j.seq, j.queue, {lookup j.sequence} AS sequence,
-    (SELECT max(b.seq) FROM back b WHERE b.last = j.seq AND b.seq NOT IN (SELECT seq FROM gone)) AS before
-  FROM chargehand_job j WHERE j.seq IN (SELECT seq FROM gone) AND j.sequence IS NOT NULL),
-passed_on AS (
-  UPDATE chargehand_sequence s SET job = l.before FROM lasts l
-  WHERE s.queue = l.queue AND s.sequence = l.sequence AND s.job = l.seq AND l.before IS NOT NULL),
-sequences AS (
-  DELETE FROM chargehand_sequence s USING lasts l
-  WHERE s.queue = l.queue AND s.sequence = l.sequence AND s.job = l.seq AND l.before IS NULL)
-SELECT flow, count(*) FROM gone GROUP BY flow
-
 -- name: prune_flows
 -- Flows that have lost their last job, and those that had none and are too old.
 DELETE FROM chargehand_flow f
