@@ -22,6 +22,7 @@ from builders import (
     retry,
     roll_back,
     state,
+    states,
     take,
     take_named,
     take_one,
@@ -29,7 +30,19 @@ from builders import (
 
 from chargehand.errors import PayloadError
 from chargehand.model.batch import Note, Want
-from chargehand.model.job import Claim, Crashed, Done, Enqueued, GaveUp, Interrupted, Raised, State, check, settle
+from chargehand.model.job import (
+    Claim,
+    Crashed,
+    Done,
+    Enqueued,
+    GaveUp,
+    Interrupted,
+    Raised,
+    Returned,
+    State,
+    check,
+    settle,
+)
 from chargehand.model.records import Holder, JobFilter, Retention
 from chargehand.store import Store
 
@@ -328,6 +341,19 @@ def test_a_job_that_was_started_in_time_does_not_expire_between_its_attempts(sto
     with store.transaction() as tx:
         assert tx.jobs.expire(10) == 0
     assert take_one(store).expired is False
+
+
+# spec: WK-16
+def test_a_job_that_was_claimed_and_given_back_without_having_been_started_expires(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    put(store, job("one", expires_ms=10), job("two", expires_ms=10))
+    for claim in take(store, 2):
+        assert end(store, claim, Returned()) == []
+    wall.at = NOON + 11
+    assert take_one(store).expired is True
+    with store.transaction() as tx:
+        assert tx.jobs.expire(10) == 1
+    assert states(store, "one", "two") == [State.RUNNING, State.CANCELLED]
 
 
 # spec: WK-16

@@ -29,7 +29,7 @@ WHERE t.ctid = p.at AND j.seq = t.seq
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
   j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, p.first, t.flow,
   CASE WHEN NOT p.first THEN (SELECT state FROM chargehand_kept k WHERE k.job = t.seq) END,
-  p.first AND t.expires_at_ms <= {now}, j.meta, j.traceparent
+  t.attempts + t.crashes + t.interruptions = 0 AND t.expires_at_ms <= {now}, j.meta, j.traceparent
 
 -- name: claim_these
 -- $7 whether the incarnation must have a row. (IS TRUE: the index of all jobs that are ready is not read.)
@@ -43,7 +43,7 @@ WHERE t.seq = p.seq AND t.seq = ANY ($2::bigint[]) AND (t.claim IS NULL AND t.wa
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
   j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL, t.flow,
   CASE WHEN o.started_ms IS NOT NULL THEN (SELECT state FROM chargehand_kept k WHERE k.job = t.seq) END,
-  o.started_ms IS NULL AND t.expires_at_ms <= {now}, j.meta, j.traceparent
+  t.attempts + t.crashes + t.interruptions = 0 AND t.expires_at_ms <= {now}, j.meta, j.traceparent
 
 -- name: look
 -- What a claim must report of its queue: pauses, the next scheduled job, whether there are limits and suspects, and how

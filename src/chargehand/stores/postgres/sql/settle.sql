@@ -107,9 +107,10 @@ WITH RECURSIVE n(seq) AS (
 SELECT seq FROM chargehand_live WHERE seq IN (SELECT seq FROM n) ORDER BY waits IS NOT DISTINCT FROM 'jobs', seq FOR UPDATE
 
 -- name: expire
+-- A job that was claimed, and given back before a worker began it, may expire.
 WITH h AS MATERIALIZED (
   SELECT * FROM chargehand_live
-  WHERE expires_at_ms <= {now} AND claim IS NULL AND started_ms IS NULL
+  WHERE expires_at_ms <= {now} AND claim IS NULL AND attempts + crashes + interruptions = 0
   ORDER BY expires_at_ms LIMIT $2::bigint FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
 fin AS (
