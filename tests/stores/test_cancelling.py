@@ -133,6 +133,7 @@ def test_where_it_would_be_queued_again_it_is_cancelled(store: Store, how: str, 
     found = record(store, claim.id)
     assert (found.state, found.reason, found.finished_ms) == (State.CANCELLED, "cancelled", NOON + 5)
     assert (found.cancel_ms, found.node, found.error) == (NOON, None, getattr(outcome, "error", None))
+    assert found.run_at_ms == NOON, "it waits for no further attempt"
     assert [(a.outcome, a.error, a.worker) for a in store.jobs.attempts(claim.id)] == (
         [] if how == "returned" else [(how, getattr(outcome, "error", None), "w")]
     )

@@ -129,7 +129,7 @@ _SETTLE = """
 UPDATE chargehand_job SET
   state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),
   waits_for = iif(cancel_ms IS NULL, ?4, NULL),
-  run_at_ms = coalesce(?5, run_at_ms),
+  run_at_ms = iif(cancel_ms IS NULL, coalesce(?5, run_at_ms), run_at_ms),
   finished_ms = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, ?6),
   result = ?7, error = ?8,
   reason = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?9),
