@@ -510,6 +510,17 @@ def test_retrying_a_flow_never_lets_a_job_wait_for_one_that_has_failed(store: St
     assert (flow_of(store, "w").state, flow_of(store, "w").ends) == ("failed", 2)
 
 
+# spec: FL-4
+def test_a_job_that_is_added_to_a_cancelled_flow_after_a_bad_one_is_cancelled(store: Store) -> None:
+    begin(store, flow(), job("a"), job("b"))
+    held = take(store, 1)
+    cancel_flow(store, "w")
+    put(store, job("c", flow="w", after=("b",)))
+    assert end(store, held[0], Done("1", (job("d", flow="w", after=("c",)),))) == []
+    assert [(record(store, each).state, record(store, each).reason) for each in "bcd"] == [(CANCELLED, "cancelled")] * 3
+    assert sorted(retry_flow(store, "w")) == ["b", "c", "d"]
+
+
 # spec: FL-2, FL-4
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 def test_a_flow_is_retried_as_a_whole_with_a_job_of_others_between_its_own(store: Store, how: str) -> None:

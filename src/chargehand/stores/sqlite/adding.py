@@ -393,10 +393,10 @@ class _Call:
                 self._edges.append(each.seq, each.job.queue, each.job.sequence)
         bad |= self._adopt(added)
         cancelled = [each.seq for each in held if each.flow is not None and each.flow.cancelled]
-        self._edges.fail(refused, NO_FLOW)
-        self._edges.fail({seq: error for seq, error in bad.items() if seq not in refused})
         if cancelled:
             self._db.execute(_CANCEL, (json_text(cancelled), self._now))
+        self._edges.fail(refused, NO_FLOW)
+        self._edges.fail({seq: error for seq, error in bad.items() if seq not in refused})
         self._edges.release([each.seq for each in held])
         self._ended += self._edges.ended(list({**bad, **refused, **dict.fromkeys(cancelled)}))
 
