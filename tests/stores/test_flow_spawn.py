@@ -369,6 +369,17 @@ def test_a_child_whose_key_is_taken_by_a_job_that_has_ended_holds_nothing_up(sto
     assert take_one(store).id == "f"
 
 
+# spec: FL-3, WK-2
+@pytest.mark.parametrize("options", [{}, {"replace": True}])
+def test_a_follower_that_has_the_key_of_a_child_holds_the_others_up_and_not_itself(
+    store: Store, options: dict[str, Any]
+) -> None:
+    put(store, job("p"), job("holder", key="k", after=("p",)), job("f", after=("p",)), job("g", after=("holder", "p")))
+    finish(store, "p", fan_out(job("c", key="k", **options)))
+    assert [record(store, each).waits_for for each in ("holder", "f", "g")] == [0, 1, 1]
+    assert perform_all(store) == ["holder", "f", "g"]
+
+
 # results
 
 

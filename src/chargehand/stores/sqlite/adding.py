@@ -269,13 +269,11 @@ class _Call:
                 self._adopt_existing(origin, answer.id)
 
     def _adopt_existing(self, origin: Origin, job_id: str) -> None:
-        """Lets the followers of the origin wait for a job that exists already, in place of a child; not if it waits for
-        one of them, because neither could ever run."""
+        """Lets the followers of the origin wait for a job that exists already, in place of a child."""
         found = self._known([job_id]).get(job_id)
         if found is None or found[1].state in (State.FAILED, State.CANCELLED):
             return
-        if not self._edges.waits_for_follower(found[0], origin.seq):
-            self._edges.adopt([(origin.seq, found[0])], opened=not found[1].well)
+        self._edges.adopt_existing(found[0], origin.seq, lives=not found[1].well)
 
     def _replace(self, job: NewJob) -> str | None:
         """Replaces what a waiting job with the same key does. Returns its id; None if there is none."""

@@ -108,13 +108,24 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json
 # job itself does not wait for the children: it may be one of them.
 _ADD_CHILDREN = """
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
-SELECT e.job, child.value ->> 1, e.nr, e.strict, e.open AND ?2
+SELECT e.job, child.value ->> 1, e.nr, e.strict, e.open
 FROM json_each(?1) AS child CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
   CROSS JOIN chargehand_job AS f
 WHERE e.predecessor = child.value ->> 0 AND e.nr >= 0 AND f.seq = e.job AND (f.parent IS NULL OR NOT EXISTS (
   WITH RECURSIVE up(id) AS (
     SELECT f.parent UNION SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id)
   SELECT 1 FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id AND j.seq = e.predecessor))
+"""
+# Likewise a job (?1) in place of a child of another (?2); what it waits for does not wait for it.
+_ADD_EXISTING = """
+WITH RECURSIVE reached(seq) AS (
+  SELECT ?1
+  UNION
+  SELECT e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
+  WHERE e.job = reached.seq AND e.open = 1)
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
+SELECT job, ?1, nr, strict, open AND ?3 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
+WHERE predecessor = ?2 AND nr >= 0 AND job NOT IN reached
 """
 # What a job waits for, through others.
 _REACHED = """
@@ -135,11 +146,6 @@ SELECT e.job, e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED
 WHERE e.job = reached.seq AND e.open = 1
 """
 _WAITS_FOR_ITSELF = f"{_REACHED} SELECT EXISTS (SELECT 1 FROM reached WHERE seq = ?1)"
-_WAITS_FOR_FOLLOWER = f"""
-{_REACHED}
-SELECT EXISTS (SELECT 1 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
-  WHERE predecessor = ?2 AND open = 1 AND nr >= 0 AND (job = ?1 OR job IN reached))
-"""
 _LAST_OF_SEQUENCE = f"""
 SELECT s.job, j.state IN {LIVE} FROM chargehand_sequence AS s CROSS JOIN chargehand_job AS j ON j.seq = s.job
 WHERE s.queue = ?1 AND s.sequence = ?2
@@ -308,19 +314,19 @@ class Edges:
             self._db.execute(_ADD, (json_text(edges),))
             self.used.edges = True
 
-    def adopt(self, children: Sequence[tuple[int, int]], *, opened: bool = True) -> None:
-        """Lets the followers of jobs wait for the children that these have spawned, or, if the children have ended (not
-        `opened`), have them as predecessors. `children` has parent and child."""
+    def adopt(self, children: Sequence[tuple[int, int]]) -> None:
+        """Lets the followers of jobs wait for the children that these have spawned. `children` has parent and child."""
         if children:
-            self._db.execute(_ADD_CHILDREN, (json_text(children), opened))
+            self._db.execute(_ADD_CHILDREN, (json_text(children),))
+
+    def adopt_existing(self, seq: int, of: int, *, lives: bool) -> None:
+        """Lets the followers of a job wait for another one as for a child, or, if that has ended, have it as
+        predecessor; not those for which it waits itself, because neither could ever run."""
+        self._db.execute(_ADD_EXISTING, (seq, of, lives))
 
     def waits_for_itself(self, seq: int) -> bool:
         """Returns whether a job waits, through others, for itself."""
         return bool(self._column(_WAITS_FOR_ITSELF, seq)[0])
-
-    def waits_for_follower(self, seq: int, of: int) -> bool:
-        """Returns whether a job is, or waits through others for, a follower of another job."""
-        return bool(self._column(_WAITS_FOR_FOLLOWER, seq, of)[0])
 
     def append(self, seq: int, queue: str, sequence: str, later: Collection[int] = ()) -> int | None:
         """Adds a job at the end of a sequence: it waits for the last job of it. `later` are added after it. Returns the
