@@ -1,6 +1,7 @@
 """Tests for retries of predecessors: which followers wait again, which stay as they are, and what is a conflict."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from builders import (
@@ -470,6 +471,25 @@ def test_a_follower_is_not_revived_while_a_child_that_was_spawned_meanwhile_has_
         retry(store, "f")
     retry(store, "c")
     assert record(store, "f").waits_for == 2
+
+
+# spec: FL-2, WK-5
+@pytest.mark.parametrize(
+    "lacks", [{"after": ("nobody",)}, {"after": ("a", "nobody")}, {"flow": "nobody"}, {"flow": "w"}]
+)
+def test_a_job_that_failed_for_what_does_not_exist_runs_without_it_when_a_person_retries_it(
+    store: Store, lacks: dict[str, Any]
+) -> None:
+    """As without a predecessor that was deleted."""
+    begin(store, "w")
+    put(store, job("p"), job("a", queue="r"))
+    finish(store, "p", Done("1", (job("x", **lacks),)))
+    assert state(store, "x") is FAILED
+    assert retry(store, "x") == ["x"]
+    if "a" in lacks.get("after", ()):
+        assert take(store) == []
+        finish(store, "a")
+    finish(store, "x")
 
 
 # spec: FL-2, FL-6

@@ -306,11 +306,12 @@ class PostgresJobs(Adding):
             if seq not in chosen:
                 needed = [predecessor for job, predecessor in needs if job == seq and predecessor not in chosen]
                 rows = self._db.rows(_FLOW["predecessors"], (numbers(needed[:1]),))
-                which = f"job {rows[0][2]}" if rows else "which does not exist"
-                raise Conflict(
-                    f"job {bad[seq].id} cannot be retried: its predecessor, {which}, did not end well; retry that one, "
-                    "and this one waits for it again"
-                )
+                why = "it would wait for a job that waits for it: neither could ever run"
+                if rows:
+                    why = (
+                        f"its predecessor, job {rows[0][2]}, did not end well; retry that one, and this one waits again"
+                    )
+                raise Conflict(f"job {bad[seq].id} cannot be retried: {why}")
 
     def recover(
         self,

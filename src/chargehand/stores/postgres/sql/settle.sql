@@ -151,10 +151,11 @@ FROM ROWS FROM (json_to_recordset($1::json) AS (queue text, key text)) WITH ORDI
 ORDER BY nr
 
 -- name: needs
--- The predecessors of these jobs without which they fail, and that did not end well or do not exist.
+-- The predecessors of these jobs without which they fail, and that did not end well; 0: the job itself. What never existed
+-- counts as what was deleted.
 SELECT g.job, g.predecessor FROM chargehand_edge g
 WHERE g.job = ANY ($1::bigint[]) AND g.strict
-  AND (g.predecessor <= 0 OR (SELECT x.state FROM chargehand_end x WHERE x.seq = g.predecessor) <> 'done')
+  AND (g.nr = -3 OR (SELECT x.state FROM chargehand_end x WHERE x.seq = g.predecessor) <> 'done')
 
 -- name: revive
 -- Counters begin anew, the checkpoint stays. A job that a person names ($3) does not wait for its time.
