@@ -331,6 +331,7 @@ def test_a_request_whose_key_is_taken_is_answered_whatever_it_follows(store: Sto
     assert [each.id for each in put(store, job("f", key="k", **options))] == ["holder"]
     assert [each.id for each in put(store, job("f", queue="r", key="k", **options))] == ["of period"]
     assert [each.id for each in put(store, job("x", key="x"), job("g", key="x", **options))] == ["x", "x"]
+    assert [each.id for each in put(store, job("y"), job("y", **options | {"key": "y"}))] == ["y", "y"]
     with pytest.raises((JobNotFound, FlowNotFound), match="nobody"):
         put(store, job("f", key="other", **options), job("g", key="other", **options))
     assert state(store, "holder") is State.QUEUED

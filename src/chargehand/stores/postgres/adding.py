@@ -182,15 +182,16 @@ class Adding:
     def _new(self, jobs: Sequence[NewJob], among: Sequence[NewJob]) -> list[NewJob]:
         """Returns those of these jobs of which no job has the id or the key, nor an earlier one of this call."""
         asked = as_json([{"id": job.id, "queue": job.queue, "key": job.key} for job in among])
-        holders = self._statements.rows(self._sql["taken"], (self._at, asked))
-        found = {job.id for job, (holder,) in zip(among, holders, strict=True) if holder is not None}
-        keys: set[tuple[str, str]] = set()
+        rows = self._statements.rows(self._sql["taken"], (self._at, asked))
+        exist = {(job.id, job.queue, job.key) for job, (holder,) in zip(among, rows, strict=True) if holder is not None}
+        earlier: set[tuple[str | None, ...]] = set()
+        new: list[NewJob] = []
         for job in jobs:
-            if job.key is not None:
-                if (job.queue, job.key) in keys:
-                    found.add(job.id)
-                keys.add((job.queue, job.key))
-        return [job for job in among if job.id not in found]
+            names = {(job.id,), (job.queue, job.key)} if job.key is not None else {(job.id,)}
+            if earlier.isdisjoint(names) and (job.id, job.queue, job.key) not in exist and job in among:
+                new.append(job)
+            earlier |= names
+        return new
 
     def _missing(self, jobs: Sequence[NewJob]) -> set[str]:
         """Returns the predecessors that do not exist, and come no earlier in this call."""
