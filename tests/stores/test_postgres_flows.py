@@ -107,6 +107,23 @@ def test_a_follower_that_no_node_has_looked_at_waits_for_the_job_that_has_the_ke
     eventually(lambda: turn(node) == ["f"] or state(node, "f") is State.RUNNING, 5)
 
 
+# spec: ST-3, FL-6
+def test_an_open_transaction_that_would_replace_a_running_job_holds_no_outcome_up(
+    url: str, node: PostgresStore
+) -> None:
+    put(node, job("a", queue="r", key="k"), job("b", queue="s"))
+    ends = ("a", Done("1")), ("b", Done("1"))
+    with psycopg.connect(parse(url).conninfo) as connection:
+        claims = {name: take_named(node, name) for name, _ in ends}
+        (answer,) = node.within(connection).enqueue([job("n", queue="r", key="k", replace=True)])
+        assert (answer.id, answer.replaced) == ("a", False)
+        made = tuple(filter(None, (settle(claims[name], outcome) for name, outcome in ends)))
+        began = time.monotonic()
+        assert node.turn(Batch(settlements=made), ME).lost == ()
+        assert time.monotonic() - began < MOST
+    assert (state(node, "a"), state(node, "b")) == (State.DONE, State.DONE)
+
+
 # spec: FL-4
 def test_a_flow_does_not_end_while_an_outcome_of_another_adds_a_job_to_it(url: str, node: PostgresStore) -> None:
     begin(node, "w", job("last", queue="r"))

@@ -237,10 +237,13 @@ class Adding:
         """Replaces the job that has the key, if it is not claimed. Returns the answer; None if no job has the key."""
         if not job.replace:
             return None
-        for holder, seq, free in self._statements.rows(self._sql["holder"], (job.queue, job.key)):
-            if free:
+        while found := self._statements.rows(self._sql["holder"], (job.queue, job.key)):
+            ((holder, seq, free),) = found
+            if not free:
+                return Enqueued(str(holder), created=False)
+            if self._statements.rows(self._sql["lock_holder"], (seq,)):
                 self._replace(job, seq)
-            return Enqueued(str(holder), created=False, replaced=bool(free))
+                return Enqueued(str(holder), created=False, replaced=True)
         return None
 
     def _replace(self, job: NewJob, seq: int) -> None:

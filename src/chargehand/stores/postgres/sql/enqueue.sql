@@ -268,9 +268,14 @@ tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM j))
 DELETE FROM chargehand_edge WHERE job IN (SELECT seq FROM j)
 
 -- name: holder
--- The job that has a key, and whether it can be changed. Nobody claims it while this transaction lasts.
+-- The job that has a key, and whether it is not claimed. A claimed one is not locked: the transaction may be one of a
+-- caller, and last long, and the outcome of the job must not wait for it.
 SELECT j.id, t.seq, t.claim IS NULL FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
-WHERE t.queue = $1 AND t.key = {lookup $2::text} FOR UPDATE OF t
+WHERE t.queue = $1 AND t.key = {lookup $2::text}
+
+-- name: lock_holder
+-- Nobody claims the job while this transaction lasts. Returns nothing if somebody has.
+SELECT seq FROM chargehand_live WHERE seq = $1::bigint AND claim IS NULL FOR UPDATE
 
 -- name: replace
 WITH e AS MATERIALIZED (
