@@ -133,6 +133,16 @@ def test_one_job_of_another_share_is_next_but_few(store: Store, count: int) -> N
     assert "small" in in_turns(store, 3), "nor when nothing runs"
 
 
+# spec: WK-17, FL-2
+@pytest.mark.parametrize("named", ["job", "flow"])
+def test_a_retried_job_of_another_share_is_next_but_few(store: Store, named: str) -> None:
+    many(store, 100, "big")
+    begin(store, "w", job("small", share="small", queue="q"))
+    cancel(store, "small")
+    assert (retry(store, "small") if named == "job" else retry_flow(store, "w")) == ["small"]
+    assert "small" in in_turns(store, 3)
+
+
 # spec: WK-17
 def test_a_share_that_comes_again_and_again_is_never_far(store: Store) -> None:
     many(store, 300, "big")

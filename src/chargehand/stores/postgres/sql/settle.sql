@@ -158,18 +158,22 @@ WHERE g.job = ANY ($1::bigint[]) AND g.strict
   AND (g.nr = -3 OR (SELECT x.state FROM chargehand_end x WHERE x.seq = g.predecessor) <> 'done')
 
 -- name: revive
--- Counters begin anew, the checkpoint stays. A job that a person names ($3) does not wait for its time.
-WITH made AS (
+-- Counters begin anew, the checkpoint stays. A job that a person names ($3) does not wait for its time. One with a share
+-- takes its turn as a new one.
+WITH again AS (
+  SELECT seq, queue, rank, {lookup share} AS share FROM chargehand_job WHERE seq = ANY ($2::bigint[])),
+made AS (
   INSERT INTO chargehand_live (seq, place, rank, queue, key, limit_key, run_at_ms, retried_ms, started_ms, flow, share,
     waits)
   SELECT j.seq, CASE WHEN f.arrival IS FALSE AND (j.parent IS NOT NULL OR EXISTS (
-      SELECT FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0)) THEN coalesce(f.place, j.seq) ELSE j.seq END,
+      SELECT FROM chargehand_edge g WHERE g.job = j.seq AND g.nr >= 0)) THEN coalesce(f.place, p.own) ELSE p.own END,
     j.rank, j.queue, {lookup j.key}, {lookup j.limit_key},
     CASE WHEN j.seq = ANY ($3::bigint[]) THEN {now} ELSE greatest(x.run_at_ms, {now}) END, {now}, x.started_ms, j.flow,
-    {lookup j.share}, CASE WHEN j.sequence IS NOT NULL THEN 'sequence'
+    p.share, CASE WHEN j.sequence IS NOT NULL THEN 'sequence'
       WHEN x.run_at_ms > {now} AND j.seq <> ALL ($3::bigint[]) THEN 'time' END
-  FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq LEFT JOIN chargehand_flow f ON f.id = j.flow
-  WHERE j.seq = ANY ($2::bigint[]) ORDER BY j.seq
+  FROM {placed again} AS p JOIN chargehand_job j ON j.seq = p.seq JOIN chargehand_end x ON x.seq = j.seq
+    LEFT JOIN chargehand_flow f ON f.id = j.flow
+  ORDER BY j.seq
   ON CONFLICT DO NOTHING RETURNING seq),
 gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
 SELECT seq FROM made
