@@ -492,6 +492,17 @@ def test_a_job_that_failed_for_what_does_not_exist_runs_without_it_when_a_person
     finish(store, "x")
 
 
+# spec: FL-2
+def test_the_retry_of_a_job_that_is_done_revives_nobody(store: Store) -> None:
+    put(store, job("p"), job("a", queue="r"))
+    finish(store, "p", Done("1", (job("x", after=("p", "nobody")), job("y", after=("p", "a")))))
+    finish(store, "a", GaveUp("x"))
+    with store.transaction() as tx:
+        tx.jobs.delete(["a"])
+    assert retry(store, "p") == []
+    assert states(store, "x", "y") == [FAILED, FAILED]
+
+
 # spec: FL-2, FL-6
 @pytest.mark.parametrize("order", [("s0", "s1"), ("s1", "s0")])
 def test_a_follower_in_the_sequence_of_its_predecessor_does_not_hang(store: Store, order: tuple[str, str]) -> None:

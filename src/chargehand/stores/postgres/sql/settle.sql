@@ -131,7 +131,7 @@ ON CONFLICT (job) DO UPDATE SET state = excluded.state
 -- Those of these jobs ($1) that have failed or were cancelled, and all that failed because of them. The rows are locked:
 -- a job may be about to be deleted. (OFFSET 0: each level of a long chain uses the index, and reads no whole table.)
 WITH RECURSIVE n(seq) AS (
-  SELECT unnest($1::bigint[])
+  SELECT seq FROM chargehand_end WHERE seq = ANY ($1::bigint[]) AND state IN ('failed', 'cancelled')
   UNION
   SELECT f.job FROM n CROSS JOIN LATERAL (
     SELECT g.job FROM chargehand_edge g WHERE g.predecessor = n.seq AND g.strict
