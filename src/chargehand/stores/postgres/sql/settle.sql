@@ -209,8 +209,9 @@ SELECT id, queue, sequence FROM chargehand_job WHERE seq = ANY ($1::bigint[]) AN
 -- name: delete
 -- Deletes those of these jobs that have ended. `$2`: also those that are predecessors of a job that lives.
 WITH RECURSIVE gone AS (
-  DELETE FROM chargehand_end x WHERE seq = ANY ($1::bigint[]) AND ($2::boolean OR NOT EXISTS (
-    SELECT FROM chargehand_edge g JOIN chargehand_live t ON t.seq = g.job WHERE g.predecessor = x.seq AND g.nr >= 0))
+  DELETE FROM chargehand_end x WHERE seq = ANY ($1::bigint[]) AND ($2::boolean OR (
+    SELECT g.job FROM chargehand_edge g WHERE g.predecessor = x.seq AND g.nr >= 0
+      AND (SELECT t.seq FROM chargehand_live t WHERE t.seq = g.job) IS NOT NULL LIMIT 1) IS NULL)
   RETURNING seq, flow),
 jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
 attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
