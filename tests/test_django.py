@@ -113,6 +113,7 @@ def test_jobs_follow_the_transactions_of_django(project: Path) -> None:
     ], done.stderr  # fmt: skip
 
 
+@pytest.mark.full
 def test_manage_py_runs_the_command_line(project: Path) -> None:
     checked = python(project, "manage.py", "chargehand", "check")
     assert checked.returncode == 0, checked.stderr
@@ -179,6 +180,7 @@ print("order:", Order.objects.get(pk=answer.json()["order"]).state)
 }
 
 
+@pytest.mark.full
 def test_the_project_of_the_documentation_works(project: Path) -> None:
     """Its files, as the page has them, with the models, the database and the addresses that it leaves to the reader."""
     files = {each.file: each.code for each in snippets.of_page(ROOT / "docs" / "how-to" / "django.md") if each.file}

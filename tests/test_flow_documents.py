@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parent.parent / "docs" / "flows.md"
 
 
@@ -46,6 +48,7 @@ print(flow.status().state, flow.status().counts.done, classify.ref(last.id).wait
     assert said[0].startswith("summer.mp4 done FlowCounts(")
 
 
+@pytest.mark.full
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     _written(tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_films.py"]

@@ -192,6 +192,7 @@ def test_a_film_goes_on_when_the_api_is_killed(start: Start) -> None:  # spec: W
     ends_well_once(start().ready(), film, interruptions=0)
 
 
+@pytest.mark.full
 def test_a_submit_command_waits_for_a_server_that_restarts(start: Start, tmp_path: Path) -> None:
     first = start(CHARGEHAND_GRACE="1")
     first.ready().close_gate("frames")

@@ -82,6 +82,7 @@ def test_no_answer_is_one_that_is_not_described(still: Web, described: Any, mode
     assert tried > 60
 
 
+@pytest.mark.full
 def test_who_is_not_let_in_is_told_so_in_a_described_way(still: Web, described: Any) -> None:  # spec: SE-1 SE-2
     for operation in operations(described):
         if operation.path in ("/healthz", "/readyz", "/workers/ready", "/api/web/session"):
