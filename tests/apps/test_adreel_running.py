@@ -18,6 +18,8 @@ from chargehand.processes import proc
 from chargehand.testing import eventually
 from paths import HANDLERS
 
+pytestmark = pytest.mark.full
+
 Start = Callable[..., Adreel]
 HEAVY = ("av", "cv2", "onnxruntime", "numpy", "PIL", "rapidocr")
 
@@ -192,7 +194,6 @@ def test_a_film_goes_on_when_the_api_is_killed(start: Start) -> None:  # spec: W
     ends_well_once(start().ready(), film, interruptions=0)
 
 
-@pytest.mark.full
 def test_a_submit_command_waits_for_a_server_that_restarts(start: Start, tmp_path: Path) -> None:
     first = start(CHARGEHAND_GRACE="1")
     first.ready().close_gate("frames")
@@ -262,7 +263,6 @@ def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:  # spec: AR-3
     assert done.stdout == "[]\n", done.stderr
 
 
-@pytest.mark.full
 def test_memory_stays_flat_while_a_large_film_arrives(start: Start) -> None:  # spec: SE-6
     server = start(EMBED_WORKERS="false").ready()
     server.upload()

@@ -53,6 +53,7 @@ def doctor(*words: str, cwd: Path, **environment: str) -> Told:
     return told
 
 
+@pytest.mark.full
 def test_a_life(world: World) -> None:  # spec: CL-4
     """One node, well and ill."""
     with serving(world, CREW, PATIENT) as served:
