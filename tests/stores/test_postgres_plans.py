@@ -1,4 +1,6 @@
-"""Tests that no statement of a node reads a whole table: its plans are made once, while the tables may be empty."""
+"""Tests that no statement of a node reads a whole table: its plans are made once, while the tables may be empty.
+
+Other processes plan by what is known of the tables, and have to plan again."""
 
 import json
 from collections.abc import Iterator
@@ -68,3 +70,43 @@ def test_no_statement_of_a_node_reads_a_whole_table(session: Session, topic: str
         if whole := list(read_whole((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"])):
             found[name] = whole
     assert found == {}
+
+
+def test_a_caller_plans_again_when_tables_have_grown(monkeypatch: pytest.MonkeyPatch) -> None:  # spec: WK-3 ST-3
+    """A process that is no node has the settings of the server, and plans by what is known of the tables."""
+    store = PostgresStore(parse(pgserver.new_store()))
+    session = store.session
+    if session.open().pooled:
+        pytest.skip("behind a pooler, statements are planned each time")
+    asked = b"SELECT id FROM chargehand_job WHERE seq = ANY ($1::bigint[])"
+
+    def add(count: int) -> None:
+        with session.transaction():
+            session.send(
+                b"INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, created_ms, payload)"
+                b" SELECT gen_random_uuid(), 'q', 0, 0, 1, 0, 'null' FROM generate_series(1, $1)",
+                (count,),
+            )
+
+    def whole() -> list[str]:
+        ((name,),) = session.connection.execute(
+            b"SELECT name FROM pg_prepared_statements WHERE statement = $1", (asked.decode(),), prepare=False
+        ).fetchall()
+        explained = f"EXPLAIN (FORMAT JSON) EXECUTE {name} ('{{1}}')".encode()
+        ((plan,),) = session.connection.execute(explained, prepare=False).fetchall()
+        return list(read_whole(plan[0]["Plan"]))
+
+    monkeypatch.setattr("chargehand.stores.postgres.session.PLAN_AGAIN", float("inf"))
+    with session.transaction():
+        session.script("ALTER TABLE chargehand_job SET (autovacuum_enabled = off)")
+    add(10)
+    with session.transaction():
+        session.script("ANALYZE chargehand_job")
+    for _ in range(10):  # the first plans are made for single values, and are not kept
+        session.rows(asked, ("{1}",))
+    add(10_000)
+    assert whole() == ["chargehand_job by no index"], "the server has kept its plan, as without ANALYZE"
+    monkeypatch.setattr("chargehand.stores.postgres.session.PLAN_AGAIN", 0.0)
+    session.rows(asked, ("{1}",))
+    assert whole() == []
+    store.close()

@@ -25,6 +25,9 @@ from chargehand.system.forks import in_child
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
+PLAN_AGAIN = 2.0
+"""Seconds after which statements are planned again, on connections of processes that are no nodes."""
+
 _SQL = statements.load("store")
 _OF_THE_APPLICATION = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError, psycopg.ProgrammingError)
 """Errors that are about the statement, and not about the server."""
@@ -136,6 +139,7 @@ class Session:
         self._raised: psycopg.Error | None = None
         """An error in a statement of the application: it is raised as it is."""
         self._widened = False
+        self._planned_at = 0.0
         self.watch = Watch()
         self.number = 0
         """How many connections were opened: it identifies the present one."""
@@ -158,6 +162,7 @@ class Session:
             self._opened = driver.connect(self.address, self._settings)
             self.number += 1
             self.last_backend = self._opened.backend
+            self._planned_at = clock.monotonic()
         return self._opened
 
     @property
@@ -230,6 +235,7 @@ class Session:
     def _alone(self, sql: bytes, args: Sequence[Any]) -> list[tuple[Any, ...]]:
         opened = self.open()
         if not opened.pooled:
+            self._plan_again()
             return opened.connection.execute(sql, args).fetchall()
         with opened.connection.pipeline():
             self.set_up()
@@ -249,6 +255,17 @@ class Session:
         opened = self.open()
         if opened.pooled:
             opened.connection.execute(_SQL["settings"], (opened.settings, True))
+
+    def _plan_again(self) -> None:
+        """Lets the server plan its prepared statements again if it has done that a while ago.
+
+        A plan that was made while a table was small reads all of it. By itself the server would make a new one only
+        after it has analyzed the table. The plans of nodes do not depend on what it knows of tables.
+        """
+        opened, now = self.open(), clock.monotonic()
+        if self.announces and not opened.pooled and now >= self._planned_at + PLAN_AGAIN:
+            self._planned_at = now
+            opened.connection.execute(b"DISCARD PLANS", prepare=False)
 
     def _lost(self, error: psycopg.Error) -> bool:
         """Drops the connection if it is of no use after this error. Returns whether it did."""
@@ -284,6 +301,7 @@ class Session:
     def _begin(self) -> None:
         stale = self._opened is not None
         try:
+            self._plan_again()
             self.send(b"BEGIN")
         except psycopg.Error as error:
             if not (self._lost(error) and stale):

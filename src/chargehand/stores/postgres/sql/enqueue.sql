@@ -46,9 +46,10 @@ WHERE NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
   AND NOT EXISTS (SELECT FROM chargehand_alias a WHERE a.id = e.id)
 
 -- name: join_flows
--- A flow does not end while this lock is held. Nobody waits for it, and other changes of the flow go on.
-SELECT id, ended_ms IS NOT NULL FROM chargehand_flow WHERE id IN (SELECT json_array_elements_text($1::json))
-ORDER BY id FOR KEY SHARE
+-- A flow does not end while this lock is held. Nobody waits for it, and other changes of the flow go on. The ids are sorted.
+-- Each is looked up: a caller's connection plans this while there are few flows, and keeps the plan.
+SELECT f.id, f.ended_ms IS NOT NULL FROM json_array_elements_text($1::json) AS e(id) CROSS JOIN LATERAL (
+  SELECT id, ended_ms FROM chargehand_flow WHERE id = e.id FOR KEY SHARE) AS f
 
 -- name: add_linked add_spawned
 -- The first statement for jobs that have more options than `enqueue` takes. Their numbers are taken beforehand: so no row
@@ -235,17 +236,18 @@ WHERE waits = 'sequence' AND seq = ANY (ARRAY(
 
 -- name: cancel_added
 -- Jobs that were added to a flow ($3) that is being cancelled are cancelled, too. It begins with those flows: as a rule
--- there are none, and no job is read.
+-- there are none, and no job and no edge is read. (Without `EXISTS`, tested once, a table may be read in vain.)
 WITH f AS MATERIALIZED (
-  SELECT id FROM chargehand_flow WHERE id = ANY ($3::text[]) AND cancel_ms IS NOT NULL),
+  SELECT id FROM unnest($3::text[]) AS e(id) WHERE (SELECT cancel_ms FROM chargehand_flow WHERE id = e.id) IS NOT NULL),
 h AS MATERIALIZED (
   SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id, flow FROM json_to_recordset($2::json) AS e(id text, flow text)) AS e
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
     CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t
   WHERE e.flow = f.id),
-gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h))),
+gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h)) AND EXISTS (SELECT FROM h)),
 edges AS (
-  UPDATE chargehand_edge SET due = true WHERE open AND predecessor = ANY (ARRAY(SELECT seq FROM h)))
+  UPDATE chargehand_edge SET due = true
+  WHERE open AND predecessor = ANY (ARRAY(SELECT seq FROM h)) AND EXISTS (SELECT FROM h))
 INSERT INTO chargehand_end (seq, finished_ms, run_at_ms, attempts, crashes, interruptions, queue, state, reason, flow)
 SELECT seq, {now}, run_at_ms, 0, 0, 0, queue, 'cancelled', 'cancelled', flow FROM h
 
