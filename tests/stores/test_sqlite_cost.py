@@ -128,6 +128,11 @@ def enqueue_taken(store: SqliteStore) -> None:
     put(store, job("second", key="k"))
 
 
+def replace_waiting(store: SqliteStore) -> None:
+    put(store, job("first", key="k"))
+    put(store, job("second", key="k", replace=True))
+
+
 WORK: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     "claim": (lambda store: take(store, 5), "chargehand_job_ready"),
     "claim what has fallen due": (lambda store: (fall_due(store), take(store, 5)), "chargehand_job_future"),
@@ -146,6 +151,7 @@ WORK: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     ),
     "note": (note, "PRIMARY KEY"),
     "enqueue under a key that is taken": (enqueue_taken, "chargehand_job_key"),
+    "replace what waits under a key": (replace_waiting, "chargehand_job_key (queue=? AND key=?)"),
     "note how far it is": (lambda store: note(store, "1"), "PRIMARY KEY"),
     "release": (lambda store: [release(store, claim) for claim in take(store, 1)], "(id=?)"),
     "discover": (lambda store: (discover(store, "a", "b"), discover(store, "a", "c")), "chargehand_job_item (queue=?"),

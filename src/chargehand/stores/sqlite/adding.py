@@ -54,11 +54,18 @@ _SET_ONCE = """
 INSERT INTO chargehand_once (queue, key, until_ms, job) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms, job = excluded.job
 """
-_REPLACE = """
-UPDATE chargehand_job SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8, meta = ?9,
+# The tags of the job that is replaced, before it is.
+_FORGET_TAGS = f"""
+DELETE FROM chargehand_tag WHERE (tag, job) IN (
+  SELECT t.value, j.seq FROM chargehand_job AS j INDEXED BY chargehand_job_key CROSS JOIN json_each(j.tags) AS t
+  WHERE j.queue = ?1 AND j.key = ?2 AND j.state = 'queued' AND j.state IN {LIVE})
+"""
+# (Without the second condition on the state, SQLite would not use the index of keys.)
+_REPLACE = f"""
+UPDATE chargehand_job INDEXED BY chargehand_job_key SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8, meta = ?9,
   traceparent = ?10,
   waits_for = iif(waits_for = 'jobs' OR waits_for = 'limit' AND ?7 <= ?3, waits_for, iif(?7 > ?3, 'time', NULL))
-WHERE queue = ?1 AND key = ?2 AND state = 'queued' RETURNING id, seq
+WHERE queue = ?1 AND key = ?2 AND state = 'queued' AND state IN {LIVE} RETURNING id, seq
 """
 _KNOWN = """
 SELECT wanted.value, j.seq, j.id, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL)
@@ -283,10 +290,10 @@ class _Call:
             job.queue, job.key, self._now, job.payload, job.label, tags, run_at, expires, meta_text(job),
             job.traceparent,
         )  # fmt: skip
+        self._db.execute(_FORGET_TAGS, (job.queue, job.key))
         for job_id, seq in self._db.execute(_REPLACE, values).fetchall():
             if run_at > self._now:
                 self._limits.withdrawn([(job.queue, seq)])
-            self._db.execute("DELETE FROM chargehand_tag WHERE job = ?", (seq,))
             rows = [(tag, seq) for tag in dict.fromkeys(job.tags)]
             self._db.executemany("INSERT INTO chargehand_tag (tag, job) VALUES (?, ?)", rows)
             return str(job_id)
