@@ -594,7 +594,7 @@ def test_a_flow_is_deleted_in_pages(store: Store) -> None:
 def test_a_flow_that_goes_on_is_not_deleted(store: Store) -> None:
     begin(store, flow(), job("a"), job("b"))
     finish(store, "a")
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="or wait for its end"):
         delete(store, "w")
     assert flow_of(store, "w").counts == FlowCounts(queued=1, done=1)
 

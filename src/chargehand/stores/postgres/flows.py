@@ -57,7 +57,7 @@ class PostgresFlows:
 
     def delete(self, flow_id: str, limit: int) -> bool:
         if not self._change(flow_id):
-            raise Conflict(f"flow {flow_id} has not ended: cancel it first")
+            raise Conflict(f"flow {flow_id} has not ended: cancel it first, or wait for its end")
         ids = [str(job_id) for (job_id,) in self._db.rows(_SQL["ended_of"], (flow_id, limit))]
         self._jobs.delete(ids)
         return bool(self._db.rows(_SQL["delete_flow"], (flow_id,)))
