@@ -1,5 +1,6 @@
 """Which values are hidden by the names of their fields."""
 
+import json
 from typing import Any
 
 import pytest
@@ -36,3 +37,23 @@ def test_texts_are_shown_without_the_values_of_these_fields() -> None:
     text = "s3cret-77 and s3cret-7 of admin1, 123456, ab"
     assert text_without(text, payload, {"token", "auth"}) == f"{HIDDEN} and {HIDDEN} of admin1, {HIDDEN}, ab"
     assert text_without(text, None, {"token"}) == text
+
+
+# spec: HK-4
+@pytest.mark.parametrize(
+    "secret", ['ab"c\\d é\x01-77', 'it\'s "7" 🙈', "first-line\n\tsecond-line\n", "k\n" + "x" * 40]
+)
+@pytest.mark.parametrize("write", [repr, ascii, json.dumps, lambda value: json.dumps(value, ensure_ascii=False)])
+def test_texts_are_shown_without_values_that_are_escaped(secret: str, write: Any) -> None:
+    payload = {"token": secret}
+    written = write([secret])
+    expected = f"bad: {written[:2]}{HIDDEN}{written[-2:]}"
+    assert text_without(f"bad: {written}", payload, {"token"}) == expected
+
+
+# spec: HK-4
+def test_texts_are_shown_without_the_lines_of_a_value() -> None:
+    payload = {"token": "first-line\nsecond-line\nend\n"}
+    assert text_without("  | first-line\n  | second-line\n  | end", payload, {"token"}) == (
+        f"  | {HIDDEN}\n  | {HIDDEN}\n  | end"
+    )
