@@ -35,14 +35,20 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
 
 
-def _field(value: Any) -> Any:
-    """Returns the value of a field as JSON has it; what JSON does not know, or is too long, becomes text."""
+def _field(value: Any, shown: Callable[[str], str]) -> Any:
+    """Returns the value of a field as JSON has it; what JSON does not know, or is too long, becomes text, and so does
+    what contains texts that are not shown."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return _cut(codec.readable(str(value)), FIELD_LIMIT)
-    if len(text) > FIELD_LIMIT or codec.readable(text) != text:
-        return _cut(codec.readable(value if isinstance(value, str) else text), FIELD_LIMIT)
+        try:
+            return _cut(codec.readable(shown(str(value))), FIELD_LIMIT)
+        except Exception as error:
+            return f"<str() of {type(value).__name__} raised {type(error).__name__}>"
+    whole = value if isinstance(value, str) else text
+    allowed = shown(whole)
+    if len(text) > FIELD_LIMIT or codec.readable(text) != text or allowed != whole:
+        return _cut(codec.readable(allowed), FIELD_LIMIT)
     return value
 
 
@@ -87,8 +93,10 @@ class _Forward(logging.Handler):
         if self._hidden:
             extra = list(without(dict(extra), self._hidden).items())
         if extra:
-            fields = {codec.readable(name[:100]): _field(value) for name, value in extra[:MOST_FIELDS]}
-            body["extra"] = {n: self._shown(v, job) if isinstance(v, str) else v for n, v in fields.items()}
+            body["extra"] = {
+                codec.readable(name[:100]): _field(value, lambda text: self._shown(text, job))
+                for name, value in extra[:MOST_FIELDS]
+            }
         trace = (self.formatter or logging.Formatter()).formatException(record.exc_info) if record.exc_info else None
         if record.stack_info:
             trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
