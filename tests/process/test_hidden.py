@@ -58,6 +58,21 @@ def test_hidden_fields_are_in_no_output(world: World) -> None:  # spec: HK-4
         assert SECRET not in served.log.read_text()
 
 
+def test_hidden_values_are_not_in_the_reasons_of_dead_workers(world: World) -> None:  # spec: HK-4 WP-12 RP-5
+    with serving(world, CREWS) as served:
+        become(served.hand, "healthy")
+        account: Any = served.hand.crew("account", "hidden_handlers:Account", takes=dict)
+        account.enqueue({"token": SECRET, "ends": "broken"})
+        eventually(lambda: served.logged("the token (hidden) broke it"), what="the broken worker is in the log")
+        account.enqueue({"token": SECRET, "ends": "unrecoverable"}, priority=1)
+        become(served.hand, "failed")
+        for words in (["crashes", "--json"], ["status", "--json"], ["doctor", "--json"], ["jobs", "list", "--json"]):
+            told = command(world, *words)
+            assert SECRET not in told.stdout + told.stderr, words
+        assert "the token (hidden) is not for this machine" in command(world, "status", "--json").stdout
+        assert SECRET not in served.log.read_text()
+
+
 def _record(log: str) -> Any:
     """The record that the handler has logged."""
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{") and line.endswith("}")]

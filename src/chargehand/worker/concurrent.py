@@ -315,11 +315,11 @@ class ConcurrentWorker(Worker):
             frame = await coroutine
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             self._flush()
-            self._stop_with(self._fatal(error, error.exit_code, self.last_kept(attempt)))
+            self._stop_with(self._fatal(error, error.exit_code, self.last_kept(attempt), attempt.body.get("payload")))
             return
         except errors.WorkerBroken as error:
             last = attempt.settled_frame() if attempt.settled else self.last_kept(attempt)
-            self._leave_broken(error, b"".join(self._outcomes) + last)
+            self._leave_broken(error, b"".join(self._outcomes) + last, attempt.body.get("payload"))
         self._ended(attempt, self.last_kept(attempt) + frame)
 
     def _ended(self, attempt: Attempt, frame: bytes) -> None:

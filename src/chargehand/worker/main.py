@@ -440,9 +440,10 @@ class Worker:
         try:
             frame = self._attempt(context, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
-            frame, code = None, self._fatal(error, error.exit_code, self.last_kept(context))
+            frame, code = None, self._fatal(error, error.exit_code, self.last_kept(context), body.get("payload"))
         except errors.WorkerBroken as error:
-            self._leave_broken(error, context.settled_frame() if context.settled else self.last_kept(context))
+            last = context.settled_frame() if context.settled else self.last_kept(context)
+            self._leave_broken(error, last, body.get("payload"))
         if self._hand is not None:
             self._hand.ended(well=frame is not None and perform.is_success(frame))
         kept = self.last_kept(context)
@@ -475,10 +476,11 @@ class Worker:
         only = bodies[0] if len(bodies) == 1 else {}
         self._begin(bodies[0]["id"], only, {(body["id"], body["fence"]) for body in bodies})
         frames, fatal = attempt(self, bodies, takes)
+        payloads = [body.get("payload") for body in bodies]
         if isinstance(fatal, errors.WorkerBroken):
-            self._leave_broken(fatal, b"".join(frames))
+            self._leave_broken(fatal, b"".join(frames), payloads)
         self._end(b"".join(frames))
-        return None if fatal is None else self._fatal(fatal, fatal.exit_code)
+        return None if fatal is None else self._fatal(fatal, fatal.exit_code, payload=payloads)
 
     def _begin(self, first: str, only: dict[str, Any], claims: Set[tuple[str, int]]) -> None:
         """Sets the state for a job or a batch: the id of the first job, the body if there is one job, all claims."""
@@ -592,18 +594,23 @@ class Worker:
         assert self.handler is not None
         return perform.has_own(type(self.handler), "is_sound") and perform.is_failure(error)
 
-    def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
-        """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
+    def _leave_broken(self, error: BaseException, frames: bytes = b"", payload: Any = None) -> NoReturn:
+        """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe.
+
+        The report is without the hidden values of the payload of the job in hand.
+        """
         shown = error if error.__cause__ is None else culprit(error.__cause__) or error
-        self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
+        why = perform.without_hidden(describe(shown), self.plan, payload)
+        self._send(frames + encode("BROKEN", {"why": perform.truncate(why)}))
         flush_output()
         os._exit(errors.EXIT_ERROR)
 
-    def _fatal(self, error: Exception | SystemExit, otherwise: int, frames: bytes = b"") -> int:
-        """Sends frames and the reason why this process ends, and returns its exit code."""
+    def _fatal(self, error: Exception | SystemExit, otherwise: int, frames: bytes = b"", payload: Any = None) -> int:
+        """Sends frames and the reason why this process ends, without the hidden values of the payload of the job in
+        hand, and returns its exit code."""
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
-        why = message(error) if known else describe(error)
+        why = perform.without_hidden(message(error) if known else describe(error), self.plan, payload)
         self._send(frames + encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 

@@ -302,19 +302,23 @@ def names_of(kind: type[Any]) -> tuple[str, str, str]:
     return kind.__name__, kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}"
 
 
+def without_hidden(text: str, rules: Mapping[str, Any], payload: Any) -> str:
+    """Returns a text without the values of the payload that the crew hides."""
+    if not rules.get("hide"):
+        return text
+    from chargehand.model.hiding import text_without  # most workers need no module for it
+
+    return text_without(text, payload, [name.lower() for name in rules["hide"]])
+
+
 def failure_frame(about: dict[str, Any], error: BaseException, rules: Mapping[str, Any], payload: Any = None) -> bytes:
     """Returns the frame that reports an exception of the handler, without the hidden values of the payload.
 
     `rules` contains the crew's `retry_on`, `give_up_on` and `hide`.
     """
-    hide = [name.lower() for name in rules.get("hide", ())]
 
     def shown(text: str) -> str:
-        if hide:
-            from chargehand.model.hiding import text_without  # most workers need no module for it
-
-            text = text_without(text, payload, hide)
-        return truncate(text)
+        return truncate(without_hidden(text, rules, payload))
 
     text = shown(describe(error))
     match error:
