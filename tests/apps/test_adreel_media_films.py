@@ -70,6 +70,32 @@ def test_times_are_presentation_times(tmp_path: Path, suffix: str) -> None:  # s
     assert done.seconds == pytest.approx(10.4, abs=0.13)
 
 
+@pytest.mark.parametrize("sound", [0, 1])
+def test_a_part_of_a_recording_may_begin_at_the_time_that_it_had_there(tmp_path: Path, sound: int) -> None:
+    whole, path = tmp_path / "whole.mkv", tmp_path / "part.mkv"
+    advert(whole, sound=sound)
+    begin_later(whole, path, 5 * 3600)
+    assert ingested(path).seconds == pytest.approx(10.4, abs=0.05)
+    done, _ = cut(path)
+    assert done.seconds == pytest.approx(10.4, abs=0.05)
+    assert [start for start, _ in scenes(path)] == pytest.approx([0.0, *CUTS], abs=0.02)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(Refused, match=Code.TRUNCATED):
+        cut(path)
+
+
+def begin_later(whole: Path, path: Path, seconds: int) -> None:
+    """Copies a film; all its times are later."""
+    with av.open(str(whole)) as source, av.open(str(path), "w") as target:
+        streams = {each.index: target.add_stream_from_template(each) for each in source.streams}
+        for packet in source.demux():
+            if packet.pts is None or packet.dts is None:
+                continue
+            later = round(seconds / packet.time_base)
+            packet.pts, packet.dts, packet.stream = packet.pts + later, packet.dts + later, streams[packet.stream_index]
+            target.mux(packet)
+
+
 @pytest.mark.parametrize(("suffix", "rotation"), [("mp4", 90), ("mov", 180), ("webm", 270)])
 def test_a_rotated_film_is_turned(tmp_path: Path, suffix: str, rotation: int) -> None:  # spec: AR-1
     path = tmp_path / f"rotated.{suffix}"

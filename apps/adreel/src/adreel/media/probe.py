@@ -195,8 +195,7 @@ def clock_restarts(container: "InputContainer") -> bool:
 
 def stated_seconds(container: "InputContainer", stream: "VideoStream") -> float | None:
     """Returns the length that the header states, or None."""
-    own = stated_video_seconds(container, stream)
-    return own or (container.duration / av.time_base if container.duration and container.duration > 0 else None)
+    return stated_video_seconds(container, stream) or _stated_whole(container)
 
 
 def stated_video_seconds(container: "InputContainer", stream: "VideoStream") -> float | None:
@@ -204,9 +203,27 @@ def stated_video_seconds(container: "InputContainer", stream: "VideoStream") -> 
     if stream.duration and stream.time_base and stream.duration > 0:
         return float(stream.duration * stream.time_base)
     if found := _DURATION.fullmatch(stream.metadata.get("DURATION", "")):  # Matroska
-        return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
-    whole = container.duration if len(container.streams) == 1 else None
-    return whole / av.time_base if whole and whole > 0 else None
+        end = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
+        start = float(stream.start_time * stream.time_base) if stream.start_time and stream.time_base else 0.0
+        return _from(start, end)
+    return _stated_whole(container) if len(container.streams) == 1 else None
+
+
+def _stated_whole(container: "InputContainer") -> float | None:
+    if not container.duration or container.duration <= 0:
+        return None
+    end = container.duration / av.time_base
+    if "matroska" not in container.format.name:
+        return end
+    return _from((container.start_time or 0) / av.time_base, end)
+
+
+def _from(start: float, end: float) -> float | None:
+    """Returns the length of a Matroska file, whose header states the end.
+
+    A part that was cut out of a recording may begin at the time that it had there.
+    """
+    return (end - max(0.0, start)) if end > start else None
 
 
 def pixel_aspect(ratio: Fraction | None) -> float:
