@@ -27,6 +27,8 @@ DECODED = ("ocr", "classify", "persist")
 """The stages that need the key frames or the text, and no longer the film."""
 ASLEEP = "asleep"
 """The status of a worker that its next job starts."""
+LARGEST = 1 << 31
+"""No key frame has such a number; with one of hundreds of digits, a path would be too long for the file system."""
 MOST = 200
 """The largest number of films on a page; one more may be asked for, which tells whether there is another page."""
 
@@ -247,7 +249,7 @@ class Service:
     def frame(self, film: str, number: int) -> Path:
         """Returns the file of a key frame. Raises NoSuchFilm, and Refused if there is no such frame."""
         path = self.folder(self.row(film).id) / still_name(number)
-        if number < 1 or not path.is_file():
+        if not 0 < number < LARGEST or not path.is_file():
             raise Refused(404, "no-such-frame", f"the film has no key frame {number}")
         return path
 
