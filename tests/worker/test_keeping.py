@@ -13,7 +13,7 @@ from chargehand.testing import eventually
 from chargehand.worker import perform
 from chargehand.worker.context import Context
 from chargehand.worker.forked import ForkLink
-from chargehand.worker.keeping import INTERVAL, Keeper
+from chargehand.worker.keeping import BURST, INTERVAL, Keeper
 from chargehand.worker.main import Worker
 from chargehand.worker.pulse import Inbox
 
@@ -26,7 +26,7 @@ def states(frames: list[bytes]) -> list[Any]:
 
 
 # spec: FL-5
-def test_the_first_state_is_sent_at_once_and_the_newest_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_in_a_row_are_sent_at_once_and_of_more_the_newest_later(monkeypatch: pytest.MonkeyPatch) -> None:
     now, sent, later = [100.0], list[bytes](), list[bool]()
     monkeypatch.setattr("chargehand.clock.monotonic", lambda: now[0])
 
@@ -35,17 +35,26 @@ def test_the_first_state_is_sent_at_once_and_the_newest_later(monkeypatch: pytes
         return True
 
     keeper = Keeper(sent.append, send_now, lambda: later.append(True))
-    for number in range(5):
+    for number in range(BURST):
         keeper.keep(("j", 7), str(number))
-    assert states(sent) == [0]
+    assert states(sent) == list(range(BURST)), "the process may be killed after each of them"
+    assert not later
+    keeper.keep(("other", 8), "0")
+    assert states(sent)[BURST:] == [0], "each job has its own"
+    for number in range(BURST, BURST + 5):
+        keeper.keep(("j", 7), str(number))
     assert later
     assert keeper.flush(), "not due yet"
-    now[0] += INTERVAL
+    now[0] += INTERVAL * 1.5
     assert not keeper.flush()
-    assert states(sent) == [0, 4]
-    keeper.keep(("j", 7), "5")
-    assert states([keeper.take(("j", 7))]) == [5]
+    assert states(sent)[BURST + 1 :] == [BURST + 4]
+    keeper.keep(("j", 7), "-1")
+    assert states([keeper.take(("j", 7))]) == [-1]
     assert keeper.take(("j", 7)) == b""
+    now[0] += 1000
+    for number in range(BURST + 1):
+        keeper.keep(("j", 7), str(number))
+    assert states(sent)[BURST + 2 :] == list(range(BURST)), "unused time is not saved up"
 
 
 # spec: FL-5

@@ -1,4 +1,5 @@
-"""The checkpoints that jobs keep, on their way to the node: the newest of each job, at most every INTERVAL seconds.
+"""The checkpoints that jobs keep, on their way to the node: BURST of each job at once, then the newest every INTERVAL
+seconds.
 
 Only workers whose jobs keep checkpoints load this module.
 """
@@ -10,7 +11,10 @@ from chargehand import clock
 from chargehand.protocol.frame import encode_keep
 
 INTERVAL = 0.02
-"""The minimum number of seconds between two checkpoints of a job that are sent to the node."""
+"""Seconds for each checkpoint of a job that is sent to the node, on average."""
+BURST = 100
+"""How many of them may be sent in a row. The process may be killed at once, and then an older one must not be the
+newest that is known; but a job that keeps thousands in a second must not keep the node busy."""
 
 Claim = tuple[str, int]
 """The id of a job and the number of its claim."""
@@ -27,19 +31,26 @@ class Keeper:
         self._lock = threading.Lock()
         """Held while a checkpoint is sent, so that an older one never follows a newer one."""
         self._waiting: dict[Claim, str] = {}
-        self._sent_at: dict[Claim, float] = {}
+        self._used_until: dict[Claim, float] = {}
+        """Up to when the checkpoints that were sent use up the time of each job, at INTERVAL for each."""
 
     def keep(self, claim: Claim, state: str) -> None:
         """Keeps a checkpoint: sends it, or has it sent when it is due."""
         now = clock.monotonic()
         with self._lock:
-            if now < self._sent_at.get(claim, now - INTERVAL) + INTERVAL:
+            if not self._is_due(claim, now):
                 self._waiting[claim] = state
                 self._later()
                 return
             self._waiting.pop(claim, None)
-            self._sent_at[claim] = now
+            self._count(claim, now)
             self._send(encode_keep(*claim, state))
+
+    def _is_due(self, claim: Claim, now: float) -> bool:
+        return self._used_until.get(claim, now) <= now + (BURST - 1) * INTERVAL
+
+    def _count(self, claim: Claim, now: float) -> None:
+        self._used_until[claim] = max(now, self._used_until.get(claim, now)) + INTERVAL
 
     def flush(self) -> bool:
         """Sends the checkpoints that are due, without blocking. Returns whether some are left."""
@@ -49,11 +60,11 @@ class Keeper:
             return True
         try:
             now = clock.monotonic()
-            for claim in [claim for claim in self._waiting if self._sent_at[claim] + INTERVAL <= now]:
+            for claim in [claim for claim in self._waiting if self._is_due(claim, now)]:
                 if not self._send_now(encode_keep(*claim, self._waiting[claim])):
                     return True
                 del self._waiting[claim]
-                self._sent_at[claim] = now
+                self._count(claim, now)
             return bool(self._waiting)
         finally:
             self._lock.release()
@@ -61,6 +72,6 @@ class Keeper:
     def take(self, claim: Claim) -> bytes:
         """Returns the last checkpoint of a job that has ended, as a frame, if it was not sent; forgets the job."""
         with self._lock:
-            self._sent_at.pop(claim, None)
+            self._used_until.pop(claim, None)
             state = self._waiting.pop(claim, None)
         return b"" if state is None else encode_keep(*claim, state)
