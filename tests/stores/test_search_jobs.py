@@ -107,6 +107,10 @@ def test_each_word_selects(store: Store) -> None:  # spec: DB-3 HT-3
         "payload.n:null": ["j-c"],
         "payload.big:12345678901234567890123": ["j-b"],
         "payload.none:x": [],
+        "payload.n:~true": [],  # no objects and arrays
+        "payload.n.1:*": [],
+        r"payload.p\u0061th:a.flac": [],
+        'payload.path".x:a.flac': [],
         "id:j-cu": [cuda],
         "trunc": [other],
         "flac summer": [cuda],

@@ -13,7 +13,9 @@ from chargehand.stores.searching import Part, states_of
 
 def _in_payload(steps: Sequence[str]) -> Condition:
     value = "SELECT j.payload::json #> ?::text[] AS v"
-    return f"(SELECT CASE json_typeof(v) WHEN 'string' THEN v #>> '{{}}' ELSE v::text END FROM ({value}) AS one)", (
+    # Objects and arrays are not compared: what they contain may be hidden.
+    scalar = "WHEN json_typeof(v) NOT IN ('object', 'array') THEN v::text"
+    return f"(SELECT CASE WHEN json_typeof(v) = 'string' THEN v #>> '{{}}' {scalar} END FROM ({value}) AS one)", (
         list(steps),
     )
 

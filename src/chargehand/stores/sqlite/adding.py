@@ -62,8 +62,8 @@ DELETE FROM chargehand_tag WHERE (tag, job) IN (
 """
 # (Without the second condition on the state, SQLite would not use the index of keys.)
 _REPLACE = f"""
-UPDATE chargehand_job INDEXED BY chargehand_job_key SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8, meta = ?9,
-  traceparent = ?10,
+UPDATE chargehand_job INDEXED BY chargehand_job_key
+SET payload = ?4, label = ?5, tags = ?6, run_at_ms = ?7, expires_at_ms = ?8, meta = ?9, traceparent = ?10,
   waits_for = iif(waits_for = 'jobs' OR waits_for = 'limit' AND ?7 <= ?3, waits_for, iif(?7 > ?3, 'time', NULL))
 WHERE queue = ?1 AND key = ?2 AND state = 'queued' AND state IN {LIVE} RETURNING id, seq
 """

@@ -14,8 +14,12 @@ from chargehand.stores.sqlite.flows import HELD_AHEAD
 
 
 def _in_payload(steps: Sequence[str]) -> Condition:
-    path = "$" + "".join(f"[{step}]" if step.isdecimal() else f'."{step}"' for step in steps)
-    return "iif(json_type(payload, ?) = 'text', payload ->> ?, payload -> ?)", (path, path, path)
+    # Without quotation, a key with escapes would be another key to SQLite. Objects and arrays are not compared: what
+    # they contain may be hidden.
+    keys = (f"[{step}]" if step.isdecimal() else f".{json.dumps(step, ensure_ascii=False)}" for step in steps)
+    path = "$" + "".join(keys)
+    value = "CASE json_type(payload, ?) WHEN 'text' THEN payload ->> ? WHEN 'object' THEN NULL WHEN 'array' THEN NULL"
+    return f"{value} ELSE payload -> ? END", (path, path, path)
 
 
 MATCHING = Matching(
