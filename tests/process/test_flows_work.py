@@ -301,8 +301,15 @@ def test_scratch_is_removed_after_a_kill_and_folders_with_their_flow(
         assert [os.stat(path).st_mode & 0o777 for path in (folder, folder.parent, folder.parent.parent)] == [0o700] * 3
         flow.wait(30)  # with PostgreSQL, a flow may end a moment after its last job
         flow.delete()
-    with hand.running():  # a node sweeps when it starts
         eventually(lambda: not folder.exists(), what="the folder is gone")
+        first, second = (crew.enqueue({"ledger": world.ledger}) for _ in range(2))
+        own = {ref.id: folder.parent.parent / "jobs" / ref.id for ref in (first, second) if ref.wait(30)}
+        assert [path.is_dir() for path in own.values()] == [True, True]
+        hand.delete(first.id)
+        eventually(lambda: not own[first.id].exists(), what="the folder of the job is gone")
+    hand.delete(second.id)
+    with hand.running():  # a node sweeps when it starts
+        eventually(lambda: not own[second.id].exists(), what="the folder is gone")
 
 
 # spec: FL-5

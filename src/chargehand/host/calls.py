@@ -239,11 +239,12 @@ class Calls:
         reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
         return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
-    def hint(self, queue: str | None) -> bool:
-        """Notifies the node of new jobs. Returns whether a node was reached."""
+    def hint(self, queue: str | None, *, deleted: bool = False) -> bool:
+        """Notifies the node of new jobs, or that some were deleted. Returns whether a node was reached."""
+        about = {"deleted": True} if deleted else {}
         try:
             with self.line() as line:
-                line.send("HINT", queue=queue)
+                line.send("HINT", queue=queue, **about)
         except NoNode:
             return False
         return True

@@ -93,7 +93,7 @@ class FlowOperations(Readings):
                     gone = tx.flows.delete(flow_id, AT_ONCE)
                     if gone:
                         log_deeds(tx, "delete", [f"flow:{flow_id}"])
-        self.calls.hint(None)
+        self.calls.hint(None, deleted=True)
         return Answer(flow_id, "is deleted, with its jobs", AnswerCode.DELETED)
 
 

@@ -433,6 +433,8 @@ class Operations(FlowOperations):
                     log_deeds(tx, "delete", [f"job:{job_id}" for job_id in deleted])
                 gone |= set(deleted)
             rest = {job_id: found_by_end(store, job_id) for job_id in ids if job_id not in gone}
+        if gone:
+            self.calls.hint(None, deleted=True)
         meant = {job_id: job.id for job_id, job in rest.items() if job is not None and job.id != job_id}
         answers = dict(zip(meant, self.delete(*meant.values()), strict=True)) if meant else {}
         return [
@@ -463,6 +465,8 @@ class Operations(FlowOperations):
                 if len(found) < page.limit:
                     break
                 page = msgspec.structs.replace(page, below=found[-1].seq)
+        if gone:
+            self.calls.hint(None, deleted=True)
         return gone, gone >= most
 
     def change(
@@ -504,6 +508,8 @@ class Operations(FlowOperations):
                     deleted = len(tx.jobs.delete(batch))
                     _log_matching(tx, verb, deleted, which)
                 done += deleted
+        if done:
+            self.calls.hint(None, deleted=True)
         return done
 
     def _retry_matching(self, ids: Sequence[str], which: JobFilter) -> int:

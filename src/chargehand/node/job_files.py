@@ -25,6 +25,8 @@ from chargehand.system.job_files import (
 )
 
 SWEEP_EVERY = 60.0
+PAUSE, REST = 1.0, 20
+"""The folders are not swept more often than every PAUSE seconds, and after REST times the duration of the last time."""
 AT_ONCE = 500
 """Flows and jobs that the store is asked for at once."""
 MOST_CLAIMS = 1_000_000
@@ -38,14 +40,18 @@ class JobFilesThread(threading.Thread):
         super().__init__(name="files", daemon=True)
         self._root, self._open, self._owner = root, open_store, owner
         self._inbox: SimpleQueue[tuple[str, ...] | None] = SimpleQueue()
+        self._asked = threading.Event()
+        """A sweep was asked for that has not begun."""
 
     def left(self, claims: Iterable[Claim]) -> None:
         """Removes the folders of attempts whose worker has died."""
         self._inbox.put(tuple(attempt_name(claim.id, claim.number) for claim in claims))
 
     def sweep_now(self) -> None:
-        """Sweeps the folders at once: attempts whose folders nobody has removed may have ended."""
-        self._inbox.put(())
+        """Sweeps the folders soon: jobs were deleted, or attempts may have ended whose folders nobody has removed."""
+        if not self._asked.is_set():
+            self._asked.set()
+            self._inbox.put(())
 
     def stop(self, patience: float) -> None:
         """Ends the thread after what it was asked for, and waits so many seconds for it."""
@@ -54,7 +60,7 @@ class JobFilesThread(threading.Thread):
             self.join(patience)
 
     def run(self) -> None:
-        sweep_at = clock.monotonic() + SWEEP_EVERY
+        sweep_at, not_before = clock.monotonic() + SWEEP_EVERY, 0.0
         while True:
             try:
                 left = self._inbox.get(timeout=max(0.0, sweep_at - clock.monotonic()))
@@ -62,9 +68,16 @@ class JobFilesThread(threading.Thread):
                 left = ()
             if left is None:
                 return
+            began = clock.monotonic()
+            if not left and began < not_before:
+                sweep_at = not_before
+                continue
+            if not left:
+                self._asked.clear()
             self._remove(left)
             if not left:
-                sweep_at = clock.monotonic() + SWEEP_EVERY
+                now = clock.monotonic()
+                sweep_at, not_before = now + SWEEP_EVERY, now + max(PAUSE, REST * (now - began))
 
     def _remove(self, left: Sequence[str]) -> None:
         """Removes the folders of these attempts; if there are none, all that belong to nothing."""

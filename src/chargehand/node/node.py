@@ -195,7 +195,7 @@ class Node:
         self._subscribers = Subscribers(self._live)
         self._requests = Requests(
             plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers,
-            self._lookups, shared=self._location.server is not None,
+            self._lookups, self._job_files, shared=self._location.server is not None,
         )  # fmt: skip
         self._stacks = StackRequests(self._fleet, self._supervisor.handles)
         self._server = Server(

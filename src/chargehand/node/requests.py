@@ -24,6 +24,7 @@ from chargehand.model.records import CancelResult, Discovered, GivenUpMark, Othe
 from chargehand.model.status import NodeWorker
 from chargehand.model.store_clock import StoreClock
 from chargehand.node.followers import Followers, ended
+from chargehand.node.job_files import JobFilesThread
 from chargehand.node.live import Live
 from chargehand.node.lookups import Lookups, NotRead
 from chargehand.node.replies import Token, answer_order, refuse_with, reply, waits
@@ -51,11 +52,12 @@ class Requests:
         live: Live,
         followers: Followers,
         lookups: Lookups,
+        job_files: JobFilesThread | None = None,
         *,
         shared: bool = False,
     ) -> None:
         """`shared`: other nodes may use the store."""
-        self._shared = shared
+        self._shared, self._job_files = shared, job_files
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
         self._live, self._followers, self._lookups = live, followers, lookups
         self._looking = False
@@ -297,14 +299,17 @@ class Requests:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())
         self.enqueuing = True
 
-    def hint(self, queue: str | None) -> None:
-        """Look for work in this queue, or in all: another process has written into the store."""
+    def hint(self, queue: str | None, *, deleted: bool = False) -> None:
+        """Look for work in this queue, or in all: another process has written into the store. With `deleted`, it has
+        deleted jobs, which may have folders."""
         now = clock.monotonic()
         self._ledger.hint(queue)
         if queue is None:  # not only new jobs: others may be cancelled, or have ended
             self._ledger.others_wrote(now)
             self.look_at_awaited()
         self._live.written(now)
+        if deleted and self._job_files is not None:
+            self._job_files.sweep_now()
 
     def look_at_awaited(self) -> None:
         """Find out which jobs and flows that callers wait for have ended otherwise than by a worker of this node."""

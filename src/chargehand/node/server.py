@@ -191,7 +191,7 @@ class Server:
                 _check_count(len(call.jobs))
                 self._requests.enqueue(token, tuple(check(job) for job in call.jobs))
             case "HINT":
-                self._requests.hint(call.queue)
+                self._requests.hint(call.queue, deleted=call.deleted)
             case "STATUS":
                 reply(token, status=msgspec.to_builtins(self._documents.status()))
             case "PAST":

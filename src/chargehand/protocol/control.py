@@ -39,6 +39,7 @@ class Call(msgspec.Struct, frozen=True):
     last: str | None = None
     mirror: bool = False
     end: bool = False
+    deleted: bool = False
     """The node ends when it is drained."""
 
 
