@@ -272,6 +272,13 @@ def test_every_cause_is_found(cause: str) -> None:  # spec: CL-4
     assert not any(word in finding.text + finding.remedy for word in ("fence", "incarnation", "settle"))
 
 
+@pytest.mark.parametrize(("in_ms", "said"), [(-5, "1 second"), (400, "1 second"), (1001, "2 seconds")])
+def test_a_rate_never_opens_in_no_time(in_ms: int, said: str) -> None:  # spec: WK-19 CL-4
+    row = {"queue": "tag", "queued": 3, "limited": 1, "rate_next_ms": NOW + in_ms}
+    (found,) = (each for each in diagnose(facts(worker(), queues=[row]), moment).findings if each.cause == "rate")
+    assert found.short == f"tag is limited by rate, next in {said}"
+
+
 def test_nothing_is_found_where_nothing_is() -> None:  # spec: CL-4
     assert causes(facts(worker(), worker(1))) == {}
     assert causes(facts(worker(status="paused"), worker(status="asleep", reason="idle"))) == {}

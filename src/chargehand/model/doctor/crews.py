@@ -1,5 +1,6 @@
 """Findings about crews and workers: why they do not perform their jobs. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from chargehand.errors import summary
@@ -302,7 +303,7 @@ def _rated(facts: Facts, queue: str, count: QueueFacts) -> Finding:
     own = [row for row in facts.crews if row.queue == queue]
     said = [f"rate={row.rate}" for row in own if row.rate is not None]
     said += [f"rate_per_key={row.rate_per_key}" for row in own if row.rate_per_key is not None]
-    wait = max(0, (count.rate_next_ms or 0) - facts.now_ms) / 1000
+    wait = max(1, math.ceil(((count.rate_next_ms or 0) - facts.now_ms) / 1000))
     return Finding(
         severity=Severity.NOTE,
         cause="rate",

@@ -93,7 +93,7 @@ def _file(facts: Facts) -> Iterator[Finding]:
         remedy = "set the right path, run the command as the owner, or have permission granted"
         yield _unusable(facts, f"{path} cannot be used: {what}", remedy)
     elif where.size == 0:
-        text = f"{path} is empty (0 bytes): it was truncated, or never used; the next command or node makes a new store"
+        text = f"{path} is empty (0 bytes): it was truncated, or never used; the next node makes its tables"
         yield _damaged(facts, text, "if it held jobs, start nothing that uses it, and restore a backup first")
     elif where.expected is not None and where.size is not None and where.size < where.expected and facts.book.error:
         text = f"{path} is truncated: {where.size:,} of {where.expected:,} bytes are left"
