@@ -60,7 +60,7 @@ test: $(STAMP) | $(NGINX) $(BROWSER)  ## run the tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone and not full"
 
-test-full: $(STAMP) $(SITE) | $(NGINX) $(BROWSER)  ## run the long tests: libraries of songs, wheels, upgrades, several nodes
+test-full: $(STAMP) $(SITE) | $(NGINX) $(BROWSER)  ## run the long tests: mutants, films and songs, snippets, wheels, upgrades, several nodes
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-servers: $(STAMP)  ## run the conformance suite against every PostgreSQL and pooler that is installed

@@ -8,6 +8,8 @@ import pytest
 
 import snippets
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parent.parent
 STARTER = ROOT / "src" / "chargehand" / "cli" / "starter" / "README.md"
 PAGES = (

@@ -18,6 +18,8 @@ from adreel.records import CHAPTERS, Code, Film, still_name
 from adreel.synth import ADVERT, CODECS, Card, advert, pictures
 from chargehand import Cancelled
 
+pytestmark = pytest.mark.full
+
 TEXT = [list(card.lines) for card in ADVERT]
 CUTS = [2.0, 4.0, 6.0, 8.0]
 
@@ -30,9 +32,7 @@ FIVE = (
 )
 
 
-@pytest.mark.parametrize(
-    "suffix", ["mp4", *(pytest.param(each, marks=pytest.mark.full) for each in sorted({*CODECS} - {"mp4"}))]
-)
+@pytest.mark.parametrize("suffix", sorted(CODECS))
 def test_an_advertisement_is_understood_in_every_container(tmp_path: Path, suffix: str) -> None:  # spec: AR-1 AR-3
     path = tmp_path / f"advert.{suffix}"
     assert advert(path, sound=1) == CUTS
@@ -243,7 +243,6 @@ def clips(pytestconfig: pytest.Config) -> Path:
     return wheels[0]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "cuts", "size"),
     [("bigbuckbunny", [], (1280, 720)), ("bikes", [1.2, 3.04, 5.48, 7.48, 9.68], (640, 272))],

@@ -17,6 +17,8 @@ from adreel.media.limits import Limits, Refused
 from adreel.records import Code, Refusal
 from adreel.synth import ADVERT, CODECS, Card, advert
 
+pytestmark = pytest.mark.full
+
 
 def refusal(work: Callable[[], Any]) -> Refusal:
     """Why a film is refused; the reason survives as the text of an error."""
@@ -212,7 +214,6 @@ def test_odd_names(tmp_path: Path, name: str) -> None:  # spec: AR-1
     assert done.scenes == 1
 
 
-@pytest.mark.full
 def test_one_hour_of_black(tmp_path: Path) -> None:  # spec: AR-1
     path = tmp_path / "film.mp4"
     advert(path, [Card(3600, paper=(0, 0, 0), moving=False)], size=(160, 90), rate=2)
@@ -222,7 +223,6 @@ def test_one_hour_of_black(tmp_path: Path) -> None:  # spec: AR-1
     assert found.guess.category is None
 
 
-@pytest.mark.full
 def test_20_000_cuts(tmp_path: Path) -> None:  # spec: AR-1
     path = tmp_path / "film.mkv"
     papers = ((0, 0, 0), (255, 255, 255))

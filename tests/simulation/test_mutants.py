@@ -10,6 +10,8 @@ from profiles import PROFILES
 from stage import Stage
 from telling import tell
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
