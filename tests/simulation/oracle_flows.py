@@ -177,12 +177,12 @@ class FlowPromises(ItemPromises):
     def retried(self, job_id: str, done: bool) -> None:
         super().retried(job_id, done)
         if done and not self._plain:
+            refused = self.flows.refused([self.flows.jobs[job_id]])
+            self.check(not refused, f"job {job_id} is retried, though predecessors have not ended well")
             self._retried([job_id])
 
     def _retried(self, ids: Sequence[str]) -> None:
-        named = [self.flows.jobs[each] for each in ids]
-        self.check(not self.flows.refused(named), f"{ids} are retried, though predecessors have not ended well")
-        self.flows.retry(named)
+        self.flows.retry([self.flows.jobs[each] for each in ids])
         for each in self.flows.changed:
             self.trials.failures.pop(each, None)
         self._world.tally["followers revived"] += len(self.flows.changed) - len(ids)
