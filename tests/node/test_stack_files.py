@@ -16,7 +16,14 @@ from chargehand.node.handle import Handle
 from chargehand.node.stacks import Dump
 from chargehand.processes import proc
 
-CHILD = "import os, sys; print(); sys.stdin.readline(); os.dup2(1, int(sys.argv[1])); print(); sys.stdin.readline()"
+CHILD = """
+import os, sys
+print(flush=True)
+sys.stdin.readline()
+os.dup2(1, int(sys.argv[1]))
+print(flush=True)
+sys.stdin.readline()
+"""
 
 
 class Child:

@@ -51,7 +51,10 @@ def axe() -> tuple[str | None, str]:
         return None, "npm is not there to fetch it, nor has `make dashboard` been run"
     with TemporaryDirectory(prefix="chargehand-axe-") as folder:
         command = ["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", f"axe-core@{version}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except subprocess.TimeoutExpired:
+            return None, "npm could not fetch it within 60 s"
         if done.returncode:
             return None, f"npm could not fetch it: {done.stderr.strip()[-200:]}"
         return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(), ""

@@ -155,6 +155,8 @@ def opened(browser: Browser, served: Served, keys: dict[str, str]) -> Iterator[P
 @pytest.fixture
 def page(opened: Page, served: Served, watched: Watched) -> Page:
     watched.watch(opened)
+    if "/dashboard" not in opened.url:  # a test ended on a page of the application's own
+        opened.goto(f"{served.url}/dashboard")
     go(opened, "?view=tiles")
     expect(tile(opened, "steps:0")).to_have_attribute("data-state", "healthy")
     return opened
