@@ -725,6 +725,25 @@ def test_a_queue_has_a_page_with_its_failures_and_orders(page: Page, served: Ser
     expect(page.locator(".held")).to_have_count(0)
 
 
+def test_a_key_counts_as_soon_as_a_page_is_there(page: Page) -> None:  # spec: DB-8
+    found = page.evaluate("""async () => {
+      const changed = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+      location.hash = "#/queues";
+      await changed;
+      await new Promise((done) => {
+        const next = new MessageChannel();
+        next.port1.onmessage = done;
+        next.port2.postMessage(null);
+      });
+      const shown = document.querySelector("h1").textContent;
+      document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "?", bubbles: true }));
+      await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+      return [shown, document.querySelector("dialog[open] h2")?.textContent];
+    }""")
+    assert found == ["Queues", "Keys"]
+    page.keyboard.press("Escape")
+
+
 def test_the_keyboard_reaches_pages_rows_and_search(page: Page) -> None:  # spec: DB-8
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Search jobs")

@@ -1,6 +1,6 @@
 // The list of jobs: filter, states, causes of failures, pages, and what can be done to many.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
 import { completions, filterIn, having, STATES, valueOf } from "./filter";
 import { crews, jobs, jobsTick, now, queueNames, workers } from "./live";
@@ -319,7 +319,7 @@ async function change(verb: Verb, body: { ids?: string[]; filter?: string; all?:
 function useKeys(pick: (ids: string[]) => void, retry: (id: string) => void): void {
   const use = useRef({ pick, retry });
   use.current = { pick, retry };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       const typing = target.closest("input:not([type=checkbox]), textarea, select, dialog");

@@ -1,7 +1,7 @@
 // The keyboard: search, pages, rows, and the likely orders.
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { place, to } from "./route";
 
 const GO: Record<string, [page: string, title: string]> = {
@@ -72,14 +72,15 @@ function pressed(event: KeyboardEvent): void {
 
 export function Keyboard() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Layout effects run before the page is painted: a key that is pressed as soon as the page is seen is not lost.
+  useLayoutEffect(() => {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (helping.value && !dialog.current?.open) dialog.current?.showModal();
   }, [helping.value]);
-  useEffect(() => void (helping.value = false), [place.value]);
+  useLayoutEffect(() => void (helping.value = false), [place.value]);
   if (!helping.value) return null;
   const close = () => (helping.value = false);
   return (

@@ -2,7 +2,7 @@
 
 import { effect, signal } from "@preact/signals";
 import { render } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { KeysPage } from "./apikeys";
 import { may, refused, session, signOut, whoAmI } from "./api";
 import { CrashesPage, CrashPage } from "./crashes";
@@ -88,7 +88,7 @@ function App() {
   const main = useRef<HTMLElement>(null);
   const { page, what } = place.value;
   const first = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!first.current) {
       main.current?.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
       scrollTo(0, 0);

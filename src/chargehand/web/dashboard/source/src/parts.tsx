@@ -382,7 +382,7 @@ export function Dialog() {
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     setError(null);
     setBusy(false);
     if (asked && dialog.current && !dialog.current.open) dialog.current.showModal();
