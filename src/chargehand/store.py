@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
-from chargehand.model.batch import Batch, Grant, Note, Result, Want
+from chargehand.model.batch import Batch, Finished, Grant, Note, Result, Want
 from chargehand.model.failover import Comparison
 from chargehand.model.flows import (
     FlowCancelled,
@@ -681,6 +681,8 @@ class Store(Protocol):
         holder: Holder,
         monotonic: Callable[[], float] = clock.monotonic,
         waits: Callable[[Any], bool] = lambda _: True,
+        *,
+        finish: bool = True,
     ) -> Result:
         """Executes a node's batch in one transaction, with the reads that go with it.
 
@@ -689,8 +691,13 @@ class Store(Protocol):
         the node lives.
 
         `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
-        waits; it is called while no other process can write, and nothing is done for a caller that does not.
+        waits; it is called while no other process can write, and nothing is done for a caller that does not. With
+        `finish=False`, the end of flows may be left to `finish`: nobody waits for it with the result.
         """
+        ...
+
+    def finish(self) -> Finished:
+        """Does, in a transaction of its own, what earlier turns have left."""
         ...
 
     def new_life(self) -> NewLife | None:

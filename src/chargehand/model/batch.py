@@ -125,3 +125,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the flows that ended in this turn."""
     asked: tuple[NodeRequest, ...] | None = None
     """The requests to this node that callers elsewhere have left in the store; None if that was not read."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What the turns of a node have left until after their results."""
+
+    ended_flows: tuple[str, ...] = ()
+    """The ids of the flows that have ended."""
+    woken: frozenset[str] = frozenset()
+    """The queues in which jobs became ready because of that."""
+
+
+NOTHING_LEFT = Finished()

@@ -907,6 +907,13 @@ class Ledger:
             if queue is None or pool.queue == queue:
                 pool.check_store = pool.stirred = True
 
+    def woken(self, queues: Iterable[str], now: float) -> None:
+        """Records that jobs of these queues became ready because others ended."""
+        for queue in queues:
+            self.hint(queue)
+            if queue in self.elsewhere and not any(p.queue == queue and p.room(now) for p in self.pools.values()):
+                self._overflow = True  # no worker is free here for a job that others made ready
+
     def others_wrote(self, now: float) -> None:
         """Records that other processes have written to the store: a batch is due, and it polls."""
         self._poll_at = now - UNTOLD
@@ -1125,10 +1132,7 @@ class Ledger:
             for crew, pool in self.pools.items():
                 pool.check_store |= crew not in wanted
                 pool.stirred = True
-        for queue in result.woken:
-            self.hint(queue)
-            if queue in self.elsewhere and not any(p.queue == queue and p.room(now) for p in self.pools.values()):
-                self._overflow = True  # no worker is free here for a job that others made ready
+        self.woken(result.woken, now)
         for grant in result.grants:
             pool = self.pools[grant.crew]
             if grant.crew in self.searches:

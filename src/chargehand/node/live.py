@@ -164,6 +164,10 @@ class Live:
             self.jobs.written()
             self.flows.written()
 
+    def ended(self, flows: Sequence[str]) -> None:
+        """Flows have ended after the turn that ended their last jobs."""
+        self.flows.ended(flows)
+
     def committed(self, batch: Batch, result: Result, now: float) -> None:
         """A batch was committed."""
         claimed = False

@@ -3,6 +3,8 @@
 The counts of a flow are read at most every 250 ms, and at once when the flow has ended.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from chargehand import clock
@@ -80,9 +82,13 @@ class LiveFlows:
             jobs.append(settlement.flow)
             jobs += [job.flow for job in settlement.follow]
         self._changed |= dict.fromkeys(flow_id for flow_id in jobs if flow_id is not None and self._is_wanted(flow_id))
-        self._ended |= dict.fromkeys(filter(self._is_wanted, result.ended_flows))
+        self.ended(result.ended_flows)
         if any(isinstance(chore, chores.CancelJobs) for chore in batch.chores):
             self.written()
+
+    def ended(self, flows: Iterable[str]) -> None:
+        """Notes flows that have ended."""
+        self._ended |= dict.fromkeys(filter(self._is_wanted, flows))
 
     # the store
 

@@ -18,7 +18,7 @@ import msgspec
 from chargehand import __version__, clock, codec, log
 from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
-from chargehand.model.batch import NOTHING, Batch, Result
+from chargehand.model.batch import NOTHING, Batch, Finished, Result
 from chargehand.model.diary import Diary
 from chargehand.model.drain import DrainState
 from chargehand.model.failover import Comparison
@@ -521,6 +521,11 @@ class Node:
                     answer_enqueue(token, enqueued)
             case Result():
                 self._committed(news, now)
+            case Finished(flows, woken):
+                self._ledger.woken(woken, now)
+                self._live.ended(flows)
+                for flow in flows:
+                    self._followers.flow_ended(flow)
 
     def _notified(self) -> None:
         """Find out soon what other processes have written."""

@@ -15,7 +15,7 @@ import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreBusy, StoreError
-from chargehand.model.batch import Batch, Result
+from chargehand.model.batch import NOTHING_LEFT, Batch, Finished, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
 from chargehand.model.records import (
@@ -118,7 +118,19 @@ class Unanswered(msgspec.Struct, frozen=True):
     """As in Result."""
 
 
-News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked | Unanswered
+News = (
+    Opened
+    | Recovered
+    | LostClaims
+    | Comparison
+    | Result
+    | Finished
+    | Failure
+    | Unusable
+    | OthersWrote
+    | Looked
+    | Unanswered
+)
 
 
 class StoreThread(threading.Thread):
@@ -231,13 +243,15 @@ class StoreThread(threading.Thread):
             self._follow(store)
             # The main thread wakes up while this one answers; a caller that wakes up may take this one's core.
             self._report(news)
-            if isinstance(news, Result) and (left := self._answer(news)):
-                self._tell(Unanswered(left))
+            if isinstance(news, Result):
+                if left := self._answer(news):
+                    self._tell(Unanswered(left))
+                self._finish(store)
         self._leave(store)
 
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
         try:
-            return store.turn(batch, self._holder, waits=self._waits)
+            return store.turn(batch, self._holder, waits=self._waits, finish=False)
         except StoreBusy as error:
             return Failure(str(error), error.code, beaten=True)
         except StoreError as error:
@@ -245,6 +259,19 @@ class StoreThread(threading.Thread):
         except Exception as error:
             log.error("a store call failed: unexpected error", trace=True)
             return Failure(f"{type(error).__name__}: {error}")
+
+    def _finish(self, store: Store) -> None:
+        """Does what the last turn has left, while the main thread prepares the next one."""
+        try:
+            finished = store.finish()
+        except StoreError as error:
+            log.warning("flows could not be ended; that is tried again within a minute", why=error)
+            return
+        except Exception:
+            log.error("flows could not be ended: unexpected error", trace=True)
+            return
+        if finished != NOTHING_LEFT:
+            self._tell(finished)
 
     def _follow(self, store: Store) -> None:
         """Reports what the last turn has found out about this node's claims, before its result: claims that the result

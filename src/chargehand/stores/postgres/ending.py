@@ -1,13 +1,13 @@
 """Ends flows in PostgreSQL when their last job has ended; `model.flows` decides how. Part of a transaction."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from chargehand.errors import StoreBusy
 from chargehand.ids import NewIds
-from chargehand.model.flows import FlowCounts, FlowEnd, end_of, job_of_end
+from chargehand.model.flows import FlowCounts, FlowEnd, end_of, job_of_end, state_of
 from chargehand.model.job import NewJob
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.edges import Effects, patience
@@ -38,43 +38,34 @@ class Ending:
         """
         if not flows:
             return
+        asked = sorted(flows)
         try:
             with self._db.attempt(patience(self._db)):
-                running = [str(flow) for (flow,) in self._db.rows(_SQL["lock_flows"], (sorted(flows),))]
+                self._db.send(_SQL["lock_flows"], (asked,))
         except StoreBusy:
             return
-        # A statement after the lock: it sees the ends that others have committed before they gave the lock free.
-        rows = self._db.rows(_SQL["ended"], (self._now, running)) if running else []
-        if not rows:
+        # Statements after the lock: they see the ends that others have committed before they gave the lock free.
+        idle = self._db.send(_SQL["ended"], (self._now, asked))
+        counted = self._db.send(_SQL["count_ends"], (asked,))
+        if not (rows := idle.fetchall()):
             return
-        counts, reasons = self._count([row[0] for row in rows])
+        counts, reasons = _by_flow(counted.fetchall())
         ended: list[tuple[str, int, int, str, str | None]] = []
         for flow, name, created_ms, cancelled, number, on_end, now_ms in rows:
             found = FlowCounts(**counts.get(flow, {}))
             if found.live:
                 continue  # somebody added a job while the flow was being locked
-            end = end_of(
-                flow, name, found, reasons.get(flow, {}), cancelled=cancelled, end=number, created_ms=created_ms,
-                ended_ms=now_ms,
-            )  # fmt: skip
-            job_id = None if on_end is None else self._call(_job.decode(on_end), end)
-            ended.append((flow, now_ms, number, end.state, job_id))
-            self._effects.ended_flows.append(flow)
-        if not ended:
-            return
-        self._db.send(_SQL["end"], tuple(map(list, zip(*ended, strict=True))))
-
-    def _count(self, flows: Sequence[str]) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-        """Returns how many jobs of each flow are in each state, and how many ended badly for each reason."""
-        counts: dict[str, dict[str, int]] = {}
-        reasons: dict[str, dict[str, int]] = {}
-        rows: list[tuple[Any, ...]] = self._db.rows(_SQL["count_ends"], (list(flows),))
-        for flow, state, reason, count in rows:
-            for found, name in ((counts, state), (reasons, reason)):
-                if name is not None:
-                    of_flow = found.setdefault(flow, {})
-                    of_flow[name] = of_flow.get(name, 0) + int(count)
-        return counts, reasons
+            job_id: str | None = None
+            if on_end is not None:
+                end = end_of(
+                    flow, name, found, reasons.get(flow, {}), cancelled=cancelled, end=number, created_ms=created_ms,
+                    ended_ms=now_ms,
+                )  # fmt: skip
+                job_id = self._call(_job.decode(on_end), end)
+            ended.append((flow, now_ms, number, state_of(found, cancelled=cancelled), job_id))
+        self._effects.ended_flows += [flow for flow, *_ in ended]
+        if ended:
+            self._db.send(_SQL["end"], tuple(map(list, zip(*ended, strict=True))))
 
     def _call(self, on_end: NewJob, end: FlowEnd) -> str:
         """Enqueues the job that a flow names for its end. Returns its id."""
@@ -82,3 +73,15 @@ class Ending:
         self._enqueue([job])
         self._effects.woken.add(job.queue)
         return job.id
+
+
+def _by_flow(rows: Iterable[tuple[Any, ...]]) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    """Returns how many jobs of each flow are in each state, and how many ended badly for each reason."""
+    counts: dict[str, dict[str, int]] = {}
+    reasons: dict[str, dict[str, int]] = {}
+    for flow, state, reason, count in rows:
+        for found, name in ((counts, state), (reasons, reason)):
+            if name is not None:
+                of_flow = found.setdefault(flow, {})
+                of_flow[name] = of_flow.get(name, 0) + int(count)
+    return counts, reasons

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from chargehand import clock
 from chargehand.ids import NewIds, new_id, new_ids
-from chargehand.model.batch import Batch, Result
+from chargehand.model.batch import Batch, Finished, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
@@ -167,8 +169,17 @@ class PostgresStore:
         holder: Holder,
         monotonic: Callable[[], float] = clock.monotonic,
         waits: Callable[[Any], bool] = lambda _: True,
+        *,
+        finish: bool = True,
     ) -> Result:
-        return self._turns.turn(batch, holder, monotonic, waits)
+        result = self._turns.turn(batch, holder, monotonic, waits)
+        if not finish or not (left := self.finish()).ended_flows:
+            return result
+        ended, woken = result.ended_flows + left.ended_flows, result.woken | left.woken
+        return msgspec.structs.replace(result, ended_flows=ended, woken=woken)
+
+    def finish(self) -> Finished:
+        return self._turns.finish()
 
     def prune(self, retention: Retention, limit: int) -> int:
         return prune(self.session, self._surplus, self._needed, retention, limit)

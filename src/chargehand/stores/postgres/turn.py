@@ -22,7 +22,7 @@ from chargehand import clock, log
 from chargehand.errors import StoreBusy, StoreError
 from chargehand.ids import NewIds, new_claim
 from chargehand.model import chores, failover
-from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
+from chargehand.model.batch import NOTHING, NOTHING_LEFT, Batch, Finished, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
 from chargehand.model.job import Enqueued, JobPolicy, Settlement, State
@@ -94,11 +94,13 @@ class Turns:
         self._comparison: Comparison | None = None
         self._ends = Ends()
         self._edges = Edges()
+        self._idle: set[str] = set()
+        """The flows that may have ended in earlier turns."""
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
     ) -> Result:
-        """Executes a batch in this order: settle, note, enqueue, chores, claim."""
+        """Executes a batch in this order: settle, note, enqueue, chores, claim. Flows are left to `finish`."""
         self._recognise()
         self._make_sure(holder)
         holder = self._compare(holder, monotonic())
@@ -130,8 +132,32 @@ class Turns:
                 self._beat(holder)  # a caller that keeps rows locked must not make the node look dead
                 self._db.watch.doubt()
             raise
+        self._idle |= running.idle
         self._keep(batch, result, holder, monotonic())
         return result
+
+    def finish(self) -> Finished:
+        """Ends the flows that earlier turns have left, in a transaction of its own: it sees what others have committed.
+
+        Flows that are locked by somebody else are left to that one, or to a sweep.
+        """
+        if not self._idle or not self._db.connected or self._recognised != self._db.number:
+            return NOTHING_LEFT
+        flows, self._idle = self._idle, set()
+        try:
+            with self._db.pipeline(), self._store.parts() as tx:
+                tx.jobs.end_flows(flows)
+                tx.complete()
+                effects = tx.effects
+        except StoreError:
+            if not self._db.connected:
+                self._idle |= flows
+            raise
+        if effects.woken:
+            self._positions.released(effects.ready)
+            self._positions.forget(effects.woken)
+            self._db.tell(Wakeup.JOBS)
+        return Finished(tuple(effects.ended_flows), frozenset(effects.woken))
 
     def _poll(self, holder: Holder) -> tuple[bool, Holder]:
         """Beats, and returns whether others have written, and the life as which the node goes on."""
@@ -352,6 +378,11 @@ class _Running:
         """Whether the pipeline has committed. What follows may still fail, and then the caller learns nothing of it."""
 
     @property
+    def idle(self) -> set[str]:
+        """The flows that may have ended, after `result`."""
+        return self._effects.flows
+
+    @property
     def claim(self) -> int:
         """The number of this turn's claims."""
         return self._claiming.number
@@ -444,7 +475,7 @@ class _Running:
         )
 
     def _complete(self) -> None:
-        """Does what the outcomes mean for jobs that wait for others, and for flows, as far as the pipeline has not.
+        """Does what the outcomes mean for jobs that wait for others, as far as the pipeline has not.
 
         What is locked by somebody else is left to later turns, or to a sweep.
         """
@@ -463,10 +494,6 @@ class _Running:
                 self._edges.looked_at(clock.monotonic(), decided=decided + len(left))
                 effects.join(tx.effects)
                 effects.flows |= flows
-            if effects.flows:
-                with self._store.transaction() as tx:
-                    tx.jobs.end_flows(effects.flows)
-                effects.join(tx.effects)
         except StoreBusy as error:
             log.warning("jobs that wait for others were not released yet: their rows are locked", why=error)
         if effects.woken:

@@ -19,7 +19,7 @@ import apsw
 from chargehand import clock
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.ids import NewIds, new_ids
-from chargehand.model.batch import Batch, Result
+from chargehand.model.batch import NOTHING_LEFT, Batch, Finished, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.location import Location
@@ -347,8 +347,13 @@ class SqliteStore:
         holder: Holder,
         monotonic: Callable[[], float] = clock.monotonic,
         waits: Callable[[Any], bool] = lambda _: True,
+        *,
+        finish: bool = True,
     ) -> Result:
-        return turn(self, batch, holder, monotonic, waits)
+        return turn(self, batch, holder, monotonic, waits)  # flows end in the transaction of their last jobs
+
+    def finish(self) -> Finished:
+        return NOTHING_LEFT
 
     def prune(self, retention: Retention, limit: int) -> int:
         with store_errors(self.path):

@@ -152,8 +152,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id
 -- Waits for others that end or change the flow, but not for those that add jobs to it. The ids are sorted. Here and below,
 -- each flow is looked up by its id: an index of all running ones would be read to its end.
 SELECT f.id FROM unnest($1::text[]) AS e(id) CROSS JOIN LATERAL (
-  SELECT id, ended_ms FROM chargehand_flow WHERE id = e.id FOR NO KEY UPDATE) AS f
-WHERE f.ended_ms IS NULL
+  SELECT id FROM chargehand_flow WHERE id = e.id FOR NO KEY UPDATE) AS f
 
 -- name: ended
 -- Those of these flows without a live job, to which nobody adds jobs now. Somebody may have added one since the statement
@@ -166,12 +165,15 @@ SELECT f.id, f.name, f.created_ms, f.cancel_ms IS NOT NULL, f.ends + 1, f.on_end
 WHERE f.ended_ms IS NULL
 
 -- name: count_ends
--- One job that has not ended stands for all of its flow.
-SELECT flow, state, CASE WHEN state <> 'done' THEN reason END, count(*) FROM chargehand_end
-WHERE flow = ANY ($1::text[]) GROUP BY 1, 2, 3
+-- The ends of jobs of those of these flows without a live job. One job that has not ended stands for all others.
+WITH n AS MATERIALIZED (
+  SELECT e.flow, (SELECT seq FROM chargehand_live t WHERE t.flow = e.flow ORDER BY seq DESC LIMIT 1) AS lives
+  FROM unnest($1::text[]) AS e(flow))
+SELECT n.flow, x.state, CASE WHEN x.state <> 'done' THEN x.reason END, count(*)
+FROM n CROSS JOIN LATERAL (SELECT state, reason FROM chargehand_end WHERE flow = n.flow OFFSET 0) AS x
+WHERE n.lives IS NULL GROUP BY 1, 2, 3
 UNION ALL
-SELECT e.flow, 'queued', NULL, 1 FROM unnest($1::text[]) AS e(flow)
-WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.flow ORDER BY seq DESC LIMIT 1) IS NOT NULL
+SELECT flow, 'queued', NULL, 1 FROM n WHERE lives IS NOT NULL
 
 -- name: end
 UPDATE chargehand_flow f SET ended_ms = e.ended_ms, ends = e.ends, state = e.state, on_end_job = e.on_end_job
