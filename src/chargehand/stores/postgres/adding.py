@@ -117,26 +117,31 @@ class Adding:
     ) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs with further options. The result is that of `add`."""
         rows = _each_once(rows)
-        text = as_json(rows)
         send, sql = self._statements.send, self._sql
-        sequenced = any("sequence" in row for row in rows)
+        sequenced, follows, keyed, tagged = (
+            any(name in row for row in rows) for name in ("sequence", "follows", "key", "tags")
+        )
+        spawned = any("spawned_by" in row for row in rows)
+        outcomes = not keyed and all("parent" in row for row in rows)
+        text = "" if outcomes and not (sequenced or follows or tagged) else as_json(rows)
         if sequenced:
             send(sql["add_sequences"], (text,))
             send(sql["lock_sequences"], (text,))
-        outcomes = all("parent" in row and "key" not in row for row in rows)
-        made = send(sql["add_spawned" if outcomes else "add_linked"], (self._at, text))
+        if outcomes:
+            made = send(sql["add_spawned"], (self._at, as_json(_by_outcome(rows))))
+        else:
+            made = send(sql["add_linked"], (self._at, text))
         self._add_names(rows, text, promised=promised)
-        if any("follows" in row for row in rows):
+        if follows:
             send(sql["add_edges"], (text,))
-        spawned = any("spawned_by" in row for row in rows)
-        if spawned and any("key" in row for row in rows):
+        if spawned and keyed:
             send(sql["spawn_taken"], (text,))
         if sequenced:
             self._order(text)
-        if spawned and (sequenced or any("follows" in row for row in rows)):
+        if spawned and (sequenced or follows):
             send(sql["refuse_circles"], (text,))
         if flows := {row["flow"] for row in rows if "flow" in row}:
-            send(sql["cancel_added"], (self._at, text, sorted(flows)))
+            send(sql["cancel_added"], (self._at, [row["id"] for row in rows], sorted(flows)))
         return made.fetchall
 
     def _order(self, text: str, *, cycles: bool = False) -> None:
@@ -283,6 +288,22 @@ def _each_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:  # an id may come with several outcomes, of which one is accepted
         first.setdefault((row["id"], row.get("parent"), row.get("claim")), row)
     return list(first.values())
+
+
+_OF_OUTCOME = ("parent", "claim", "becomes", "spawned_by", "flow")
+
+
+def _by_outcome(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the rows as `add_spawned` takes them: what those of an outcome have in common, and their other values."""
+    found: list[dict[str, Any]] = []
+    last: tuple[Any, ...] | None = None
+    for row in rows:
+        outcome = tuple(map(row.get, _OF_OUTCOME))
+        if outcome != last:
+            found.append({**dict(zip(_OF_OUTCOME, outcome, strict=True)), "jobs": []})
+            last = outcome
+        found[-1]["jobs"].append({name: value for name, value in row.items() if name not in _OF_OUTCOME})
+    return found
 
 
 def _runs(jobs: Sequence[NewJob]) -> list[list[NewJob]]:

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-NOW = "coalesce($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)"
-"""The time of the transaction in milliseconds, in statements whose first parameter is the clock of a test, or null."""
+NOW = "(SELECT coalesce($1::bigint, (extract(epoch FROM now()) * 1000)::bigint))"
+"""The time of the transaction in milliseconds, in statements whose first parameter is the clock of a test, or null. A
+query of its own is computed once, and not for each row."""
 LOOKUP = "CASE WHEN octet_length({0}) > 500 THEN encode(sha256(convert_to({0}, 'UTF8')), 'hex') ELSE {0} END"
 """The form of a key in `chargehand_live`: an index of PostgreSQL refuses rows of more than 2,700 bytes."""
 PLACED = """(

@@ -51,12 +51,10 @@ WHERE NOT EXISTS (SELECT FROM chargehand_job j WHERE j.id = e.id)
 SELECT f.id, f.ended_ms IS NOT NULL FROM json_array_elements_text($1::json) AS e(id) CROSS JOIN LATERAL (
   SELECT id, ended_ms FROM chargehand_flow WHERE id = e.id FOR KEY SHARE) AS f
 
--- name: add_linked add_spawned
+-- name: add_linked
 -- The first statement for jobs that have more options than `enqueue` takes. Their numbers are taken beforehand: so no row
 -- needs to be looked up again. The flow stays empty if it has ended. `waits` as `sequence` is replaced by a later statement
 -- of the transaction. `error` names what a job was enqueued with that does not exist.
--- `add_spawned` is for jobs without keys that are added with an outcome. Nobody else adds them meanwhile, because the
--- outcome has its job locked, so rows need not be inserted in the expectation of a conflict, which takes a tenth longer.
 -- What waits for a job waits for its children, too: a follower of which it is not known yet is looked at later, and one
 -- that has ended may be queued again. An edge to 0 stands for a flow that does not exist, or has ended.
 WITH e AS MATERIALIZED (
@@ -72,8 +70,7 @@ WITH e AS MATERIALIZED (
       SELECT id, arrival, place FROM chargehand_flow WHERE id = e.flow AND ended_ms IS NULL OFFSET 0) AS f ON true
     LEFT JOIN LATERAL (
       SELECT claim, state, flow FROM chargehand_end WHERE seq = e.parent OFFSET 0) AS x ON true
-  WHERE {add_spawned: (SELECT o.seq FROM chargehand_job o WHERE o.id = e.id) IS NULL AND }
-    (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
+  WHERE (parent IS NULL OR x.claim IS NOT DISTINCT FROM e.claim AND x.state = coalesce(e.becomes, 'done'))
     AND (key IS NULL OR (SELECT o.job FROM chargehand_once o
       WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now}) IS NULL)),
 made AS (
@@ -82,7 +79,7 @@ made AS (
   SELECT seq, id, queue, rank, at, max_attempts, timeout_ms, key, limit_key, label, tags, {now}, payload, joined,
     spawned_by, share, sequence, {now} + expires_ms, meta, traceparent
   FROM e ORDER BY seq
-  {add_linked: ON CONFLICT (id) DO NOTHING} RETURNING seq, id),
+  ON CONFLICT (id) DO NOTHING RETURNING seq, id),
 new AS (
   SELECT seq, queue, rank, key, limit_key, at, joined, sequence, {now} + expires_ms AS expires_at_ms, held, led, flow_place,
     CASE WHEN share IS NOT NULL THEN {lookup share} WHEN EXISTS (
@@ -102,7 +99,7 @@ due AS (
     at, joined, share, expires_at_ms, lacks
   FROM {placed new} AS p
   ORDER BY seq
-  {add_linked: ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING} RETURNING seq),
+  ON CONFLICT (queue, key) WHERE key IS NOT NULL DO NOTHING RETURNING seq),
 edges AS (
   INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
   SELECT g.job, e.seq, g.nr, g.strict, g.open, false
@@ -112,6 +109,73 @@ edges AS (
   SELECT seq, 0, -2, true, true, true FROM e
   WHERE flow IS NOT NULL AND joined IS NULL AND (seq IN (SELECT seq FROM due)) IS TRUE)
 SELECT id FROM made WHERE (seq IN (SELECT seq FROM due)) IS TRUE
+
+-- name: add_spawned
+-- As `add_linked`, for jobs without keys that are added with outcomes: $2 has the jobs of each outcome and flow. Nobody else
+-- adds them meanwhile, because the outcome has its job locked, so rows need not be inserted in the expectation of a
+-- conflict, which takes a tenth longer. The jobs of an outcome that this transaction has written (`fresh`) do not exist yet.
+-- Only where there are shares, places are computed.
+WITH o AS MATERIALIZED (
+  SELECT o.*, x.fresh, f.id AS joined, f.place AS flow_place, o.flow IS NOT NULL AND f.id IS NULL AS lost,
+    f.arrival IS FALSE AS ordered, f.arrival IS FALSE AND x.flow = f.id AS inside
+  FROM json_to_recordset($2::json) AS o(
+      parent bigint, claim bigint, becomes text, spawned_by text, flow text, jobs json)
+    CROSS JOIN LATERAL (
+      SELECT flow, xmin = pg_current_xact_id()::xid AS fresh FROM chargehand_end
+      WHERE seq = o.parent AND claim IS NOT DISTINCT FROM o.claim AND state = coalesce(o.becomes, 'done') OFFSET 0) AS x
+    LEFT JOIN LATERAL (
+      SELECT id, arrival, place FROM chargehand_flow WHERE id = o.flow AND ended_ms IS NULL OFFSET 0) AS f ON true),
+e AS MATERIALIZED (
+  SELECT nextval('chargehand_job_seq_seq') AS seq, e.*, o.parent, o.spawned_by, o.flow, o.joined, o.flow_place, o.lost,
+    coalesce(e.run_at_ms, {now} + e.delay_ms) AS at, {now} + e.expires_ms AS expires_at_ms,
+    o.lost OR e.follows IS TRUE AS held, o.inside OR o.ordered AND e.follows IS TRUE AS led
+  FROM o CROSS JOIN LATERAL json_to_recordset(o.jobs) AS e(
+    id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, limit_key text,
+    label text, tags text, payload text, share text, sequence text, expires_ms bigint, meta text, traceparent text,
+    follows boolean, after json)
+  WHERE o.fresh OR (SELECT j.seq FROM chargehand_job j WHERE j.id = e.id) IS NULL),
+shares AS MATERIALIZED (
+  SELECT EXISTS (SELECT FROM e WHERE share IS NOT NULL) OR EXISTS (SELECT FROM chargehand_live WHERE share IS NOT NULL) AS found),
+new AS (
+  SELECT seq, queue, rank, limit_key, at, joined, sequence, expires_at_ms, held, led, flow_place,
+    CASE WHEN share IS NOT NULL THEN {lookup share} WHEN (
+      SELECT r.share FROM chargehand_live r WHERE r.queue = e.queue AND r.rank = e.rank AND r.share > '' LIMIT 1)
+      IS NOT NULL THEN '' END AS share,
+    CASE WHEN lost THEN flow WHEN follows THEN (
+      SELECT a.id FROM json_array_elements_text(after) AS a(id)
+      WHERE (a.id IN (SELECT id FROM e)) IS NOT TRUE
+        AND (SELECT p.seq FROM chargehand_job p WHERE p.id = a.id) IS NULL
+        AND (SELECT p.job FROM chargehand_alias p WHERE p.id = a.id) IS NULL LIMIT 1) END AS lacks
+  FROM e),
+ready AS NOT MATERIALIZED (
+  SELECT n.*, n.seq AS own FROM new n WHERE NOT (SELECT found FROM shares)
+  UNION ALL
+  SELECT p.seq, p.queue, p.rank, p.limit_key, p.at, p.joined, p.sequence, p.expires_at_ms, p.held, p.led, p.flow_place,
+    p.share, p.lacks, p.own
+  FROM {placed new} AS p WHERE (SELECT found FROM shares)),
+first AS (  -- of flows without a place; as a rule not read
+  SELECT DISTINCT ON (joined) joined, own FROM ready WHERE joined IS NOT NULL AND flow_place IS NULL ORDER BY joined, seq),
+made AS (
+  INSERT INTO chargehand_job (seq, id, queue, rank, run_at_ms, max_attempts, timeout_ms, limit_key, label, tags, created_ms,
+    payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
+  SELECT seq, id, queue, rank, at, max_attempts, timeout_ms, limit_key, label, tags, {now}, payload, joined, spawned_by,
+    share, sequence, expires_at_ms, meta, traceparent
+  FROM e),
+live AS (
+  INSERT INTO chargehand_live (seq, place, queue, rank, limit_key, waits, run_at_ms, flow, share, expires_at_ms, error)
+  SELECT seq, CASE WHEN led THEN coalesce(flow_place, (SELECT f.own FROM first f WHERE f.joined = r.joined)) ELSE own END,
+    queue, rank, {lookup limit_key},
+    CASE WHEN sequence IS NOT NULL THEN 'sequence' WHEN held THEN 'jobs' WHEN at > {now} THEN 'time' END,
+    at, joined, share, expires_at_ms, lacks
+  FROM ready r),
+edges AS (
+  INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
+  SELECT g.job, e.seq, g.nr, g.strict, g.open, false
+  FROM e CROSS JOIN LATERAL (SELECT * FROM chargehand_edge WHERE predecessor = e.parent OFFSET 0) AS g
+  WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0
+  UNION ALL
+  SELECT seq, 0, -2, true, true, true FROM e WHERE lost)
+SELECT id FROM e
 
 -- name: place_flows
 -- The place of a flow is that of its first job.
@@ -235,15 +299,14 @@ WHERE waits = 'sequence' AND seq = ANY (ARRAY(
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j))
 
 -- name: cancel_added
--- Jobs that were added to a flow ($3) that is being cancelled are cancelled, too. It begins with those flows: as a rule
+-- Those of these jobs ($2) that were added to a flow ($3) that is being cancelled are cancelled, too. It begins with those flows: as a rule
 -- there are none, and no job and no edge is read. (Without `EXISTS`, tested once, a table may be read in vain.)
 WITH f AS MATERIALIZED (
   SELECT id FROM unnest($3::text[]) AS e(id) WHERE (SELECT cancel_ms FROM chargehand_flow WHERE id = e.id) IS NOT NULL),
 h AS MATERIALIZED (
-  SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id, flow FROM json_to_recordset($2::json) AS e(id text, flow text)) AS e
+  SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id FROM unnest($2::text[]) AS e(id)) AS e
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
-    CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t
-  WHERE e.flow = f.id),
+    CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t),
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h)) AND EXISTS (SELECT FROM h)),
 edges AS (
   UPDATE chargehand_edge SET due = true
