@@ -41,6 +41,8 @@ LOOK_AGAIN = 0.2
 """Seconds between two looks at a node that may live and has the name of this one."""
 SLOW_ANSWER = 2.0
 """Seconds after which the answer of a server means that it may have been away."""
+FOLLOWED, MANY = 0.005, 8
+"""Seconds within which another turn follows one that has claimed so many short jobs: it does what that one has left."""
 WATCH_EVERY = 1.0
 """Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
 were none. A thread that can `doze` checks once, and again this long after the next write."""
@@ -133,6 +135,11 @@ News = (
 )
 
 
+def claimed_many(result: Result) -> bool:
+    """Returns whether so many jobs were claimed that another turn follows at once, if they are short."""
+    return sum(len(grant.claims) for grant in result.grants) >= MANY
+
+
 class StoreThread(threading.Thread):
     """Owns the node's store. The main thread calls `submit` and `take`; `ready` becomes readable with a result."""
 
@@ -170,6 +177,8 @@ class StoreThread(threading.Thread):
         """When the present batch was submitted; the main thread shows it."""
         self.watch_every = WATCH_EVERY
         """Seconds between two checks for writes of others; set by the main thread."""
+        self._finish_at: float | None = None
+        """When what the last turn has left is done, unless another turn comes before."""
         self._tell_at = 0.0
         """When the main thread is told again that others have written."""
         self._prune_at = clock.monotonic() + PRUNE_EVERY
@@ -246,7 +255,7 @@ class StoreThread(threading.Thread):
             if isinstance(news, Result):
                 if left := self._answer(news):
                     self._tell(Unanswered(left))
-                self._finish(store)
+                self._finish_at = clock.monotonic() + (FOLLOWED if claimed_many(news) else 0)
         self._leave(store)
 
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
@@ -262,6 +271,7 @@ class StoreThread(threading.Thread):
 
     def _finish(self, store: Store) -> None:
         """Does what the last turn has left, while the main thread prepares the next one."""
+        self._finish_at = None
         try:
             finished = store.finish()
         except StoreError as error:
@@ -371,10 +381,14 @@ class StoreThread(threading.Thread):
         """Returns the next batch; while there is none, watches for writes of others, and prunes in small steps."""
         watch_at = clock.monotonic() + self.watch_every
         while True:
+            next_at = min(watch_at, self._prune_at, self._finish_at or watch_at)
             try:
-                return self._inbox.get(timeout=max(0.0, min(watch_at, self._prune_at) - clock.monotonic()))
+                return self._inbox.get(timeout=max(0.0, next_at - clock.monotonic()))
             except Empty:
                 now = clock.monotonic()
+            if self._finish_at is not None and now >= self._finish_at:
+                self._finish(store)
+                continue
             if now >= watch_at:
                 dozes = self.doze is not None and self.doze.begin()
                 if not self._watch(store) and dozes:

@@ -67,6 +67,19 @@ class Ending:
         if ended:
             self._db.send(_SQL["end"], tuple(map(list, zip(*ended, strict=True))))
 
+    def send(self, flows: Collection[str]) -> Callable[[], set[str]]:
+        """Sends the statements that end those of these flows that name no job for their end, at the end of a pipeline.
+        The result notes which have ended, and returns those that `end` must look at."""
+        asked = sorted(flows)
+        locked = self._db.send(_SQL["lock_idle"], (asked,))
+        ended = self._db.send(_SQL["end_idle"], (self._now, asked))
+
+        def noted() -> set[str]:
+            self._effects.ended_flows += [str(flow) for (flow,) in ended.fetchall()]
+            return {str(flow) for flow, calls in locked.fetchall() if calls}
+
+        return noted
+
     def _call(self, on_end: NewJob, end: FlowEnd) -> str:
         """Enqueues the job that a flow names for its end. Returns its id."""
         job = job_of_end(on_end, end, next(self._new_ids(1)))

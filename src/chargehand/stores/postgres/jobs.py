@@ -84,6 +84,11 @@ class PostgresJobs(Adding):
         """Ends those of these flows that have no live job."""
         self._ending.end(flows)
 
+    def send_ends(self, flows: Collection[str]) -> Callable[[], set[str]]:
+        """Sends the statements that end these flows at the end of a pipeline, as far as they name no job for that. The
+        result returns the others."""
+        return self._ending.send(flows)
+
     def complete(self, *, last: bool) -> None:
         """Does what the changes so far mean for other jobs and for flows; `last`: no more changes come."""
         if self.effects.due:

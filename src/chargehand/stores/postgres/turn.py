@@ -96,11 +96,14 @@ class Turns:
         self._edges = Edges()
         self._idle: set[str] = set()
         """The flows that may have ended in earlier turns."""
+        self._alone = False
+        """Whether there was no other node when the others were looked at last: no hint is sent to them."""
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
     ) -> Result:
-        """Executes a batch in this order: settle, note, enqueue, chores, claim. Flows are left to `finish`."""
+        """Executes a batch in this order: settle, note, enqueue, chores, claim; and ends flows whose last jobs ended in
+        earlier turns. Those whose last jobs end in this one are left to the next turn, or to `finish`."""
         self._recognise()
         self._make_sure(holder)
         holder = self._compare(holder, monotonic())
@@ -119,7 +122,7 @@ class Turns:
         dropped = {token for token in tokens_of(batch) if not waits(token)}
         running = _Running(
             self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, self._held_keys, monotonic,
-            self._edges,
+            self._edges, self._idle,
         )  # fmt: skip
         self._db.open()
         try:
@@ -132,14 +135,17 @@ class Turns:
                 self._beat(holder)  # a caller that keeps rows locked must not make the node look dead
                 self._db.watch.doubt()
             raise
-        self._idle |= running.idle
+        self._idle = running.idle
+        if result.woken:
+            self._tell()
         self._keep(batch, result, holder, monotonic())
         return result
 
     def finish(self) -> Finished:
-        """Ends the flows that earlier turns have left, in a transaction of its own: it sees what others have committed.
+        """Ends the flows that earlier turns have left, in a transaction of its own.
 
-        Flows that are locked by somebody else are left to that one, or to a sweep.
+        The transaction in which the last job of a flow ends cannot end the flow: it does not see what others commit
+        meanwhile. Flows that are locked by somebody else are left to that one, or to a sweep.
         """
         if not self._idle or not self._db.connected or self._recognised != self._db.number:
             return NOTHING_LEFT
@@ -154,10 +160,14 @@ class Turns:
                 self._idle |= flows
             raise
         if effects.woken:
-            self._positions.released(effects.ready)
             self._positions.forget(effects.woken)
-            self._db.tell(Wakeup.JOBS)
+            self._tell()
         return Finished(tuple(effects.ended_flows), frozenset(effects.woken))
+
+    def _tell(self) -> None:
+        """Tells the other nodes that jobs became ready; a node that has begun since the last look finds them itself."""
+        if not self._alone:
+            self._db.tell(Wakeup.JOBS)
 
     def _poll(self, holder: Holder) -> tuple[bool, Holder]:
         """Beats, and returns whether others have written, and the life as which the node goes on."""
@@ -192,6 +202,7 @@ class Turns:
         """Removes dead nodes, and queues their jobs again. Any number of nodes may do this at once."""
         asked_at = clock.monotonic()  # an answer may be late
         rows = self._db.rows(_FLEET["others"], (holder.life,))
+        self._alone = not rows
         connection = self._db.number
         dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), connection, asked_at)
         if not dead:
@@ -357,7 +368,9 @@ class _Running:
         held_keys: HeldKeys,
         monotonic: Callable[[], float],
         edges: Edges,
+        idle: set[str],
     ) -> None:
+        """`idle`: the flows that may have ended in earlier turns."""
         self._store, self._db, self._holder, self._dropped = store, db, holder, dropped
         self._edges, self._effects = edges, Effects()
         requests = (Request(each.token, ()) if each.token in dropped else each for each in batch.requests)
@@ -369,6 +382,8 @@ class _Running:
         self._done: list[Any] = []
         self._takes: list[tuple[Want, Callable[[], Taken]]] = []
         self._written: list[_Written] = []
+        self._idle, self._ends = idle, set[str]
+        """Reads which flows have ended, and returns those that this turn cannot end."""
         self._late: frozenset[str] = frozenset()
         """The queues in which jobs became ready after the pipeline had claimed."""
         self._left: list[Part] = []
@@ -380,7 +395,7 @@ class _Running:
     @property
     def idle(self) -> set[str]:
         """The flows that may have ended, after `result`."""
-        return self._effects.flows
+        return self._idle | self._effects.flows
 
     @property
     def claim(self) -> int:
@@ -410,6 +425,8 @@ class _Running:
             for want in batch.wants:
                 start = self._positions.start(want.queue)
                 self._takes.append((want, self._claiming.take(want, holder, start)))
+            if self._idle:
+                self._ends = self._jobs.send_ends(self._idle)
             for what in batch.wakeups:
                 self._db.wake(what)
         self.committed = True
@@ -457,6 +474,7 @@ class _Running:
         jobs = self._store.jobs
         lost = [each for written in self._written for each in written.sent.lost()]
         self._complete()
+        self._idle = self._ends()
         return Result(
             changed=changed,
             lost=tuple(lost),
@@ -499,7 +517,6 @@ class _Running:
         if effects.woken:
             self._late = frozenset(effects.woken) - before
             self._positions.released(effects.ready)
-            self._db.tell(Wakeup.JOBS)
 
     def _enqueued(self, requests: Sequence[Request]) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:
         new = [job for each in requests for job in each.jobs]

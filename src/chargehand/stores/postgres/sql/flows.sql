@@ -175,6 +175,25 @@ WHERE n.lives IS NULL GROUP BY 1, 2, 3
 UNION ALL
 SELECT flow, 'queued', NULL, 1 FROM n WHERE lives IS NOT NULL
 
+-- name: lock_idle
+-- The last locks of a transaction, which waits for nobody: a flow to which somebody adds jobs is left out.
+SELECT f.id, f.on_end IS NOT NULL FROM unnest($1::text[]) AS e(id) CROSS JOIN LATERAL (
+  SELECT id, on_end, ended_ms FROM chargehand_flow WHERE id = e.id FOR UPDATE SKIP LOCKED) AS f
+WHERE f.ended_ms IS NULL
+
+-- name: end_idle
+-- Ends those of these flows without a live job that name no job for their end, as `model.flows.state_of` says. In a statement
+-- after `lock_idle`, and only what that has locked: nobody has added a job that this statement does not see.
+UPDATE chargehand_flow f SET ended_ms = {now}, ends = f.ends + 1, on_end_job = NULL, state = CASE
+  WHEN f.cancel_ms IS NOT NULL THEN 'cancelled'
+  WHEN (SELECT x.state FROM chargehand_end x WHERE x.flow = f.id AND x.state = 'failed' LIMIT 1) IS NOT NULL THEN 'failed'
+  WHEN (SELECT x.state FROM chargehand_end x WHERE x.flow = f.id AND x.state = 'cancelled' LIMIT 1) IS NOT NULL THEN 'cancelled'
+  ELSE 'done' END
+FROM unnest($2::text[]) AS e(id)
+WHERE f.id = e.id AND f.xmax = pg_current_xact_id()::xid AND (f.ended_ms IS NULL AND f.on_end IS NULL) IS TRUE
+  AND (SELECT t.seq FROM chargehand_live t WHERE t.flow = e.id ORDER BY t.seq DESC LIMIT 1) IS NULL
+RETURNING f.id
+
 -- name: end
 UPDATE chargehand_flow f SET ended_ms = e.ended_ms, ends = e.ends, state = e.state, on_end_job = e.on_end_job
 FROM unnest($1::text[], $2::bigint[], $3::int[], $4::text[], $5::text[]) AS e(id, ended_ms, ends, state, on_end_job)
