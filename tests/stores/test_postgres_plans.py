@@ -32,6 +32,7 @@ FEW = {
 FIRST = {
     ("claim", "bring_back"),  # asks whether there is any checkpoint, or any open edge
     ("enqueue", "enqueue"),  # asks whether any job has a share
+    ("enqueue", "add_spawned"),  # the same
 }
 """Statements that read no more than the first row of an index."""
 ONCE = {("settle", "ends_in_future")}

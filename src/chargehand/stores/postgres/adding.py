@@ -1,6 +1,6 @@
 """Adds jobs to PostgreSQL, in a transaction of the store or of a caller. It neither begins nor ends one."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -23,11 +23,6 @@ def as_json(value: Any) -> str:
     return _encoder.encode(value).decode()
 
 
-def as_rows(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns rows as one JSON text, without values that are None: the server parses the text for each statement."""
-    return as_json([{name: value for name, value in row.items() if value is not None} for row in rows])
-
-
 def row_of(job: NewJob) -> dict[str, Any]:
     """Returns a job as the statement `enqueue` takes it."""
     row: dict[str, Any] = {
@@ -45,9 +40,8 @@ def row_of(job: NewJob) -> dict[str, Any]:
 def is_linked(job: NewJob) -> bool:
     """Returns whether a job has options that the statement `enqueue` does not take."""
     return bool(
-        job.after or job.flow is not None or job.share is not None or job.sequence is not None
-        or job.expires_ms is not None or job.child or is_single(job) or job.meta is not None
-        or job.traceparent is not None
+        job.child or job.after or job.flow is not None or job.share is not None or job.sequence is not None
+        or job.expires_ms is not None or is_single(job) or job.meta is not None or job.traceparent is not None
     )  # fmt: skip
 
 
@@ -67,6 +61,37 @@ def linked_row_of(job: NewJob) -> dict[str, Any]:
     if job.after:
         row |= {"follows": True, "strict": job.if_failed == "fail", "after": list(dict.fromkeys(job.after))}
     return row
+
+
+class NewRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job without a key as the statement `add_spawned` takes it; there are many, so this is no dict."""
+
+    id: str
+    queue: str
+    max_attempts: int
+    payload: str
+    rank: int = 0
+    delay_ms: int = 0
+    run_at_ms: int | None = None
+    timeout_ms: int | None = None
+    limit_key: str | None = None
+    label: str | None = None
+    tags: str | None = None
+    share: str | None = None
+    sequence: str | None = None
+    expires_ms: int | None = None
+    meta: str | None = None
+    traceparent: str | None = None
+    after: tuple[str, ...] = ()
+
+
+def new_row_of(job: NewJob) -> NewRow:
+    """Returns a job without a key as the statement `add_spawned` takes it."""
+    return NewRow(
+        job.id, job.queue, job.max_attempts, job.payload, -job.priority, job.delay_ms, job.run_at_ms, job.timeout_ms,
+        job.limit_key, job.label, as_json(job.tags) if job.tags else None, job.share, job.sequence, job.expires_ms,
+        meta_text(job), job.traceparent, job.after,
+    )  # fmt: skip
 
 
 def begin_values(flow: NewFlow, now: int | None) -> tuple[Any, ...]:
@@ -117,32 +142,35 @@ class Adding:
     ) -> Callable[[], list[tuple[Any, ...]]]:
         """Sends the statements that add jobs with further options. The result is that of `add`."""
         rows = _each_once(rows)
-        send, sql = self._statements.send, self._sql
-        sequenced, follows, keyed, tagged = (
-            any(name in row for row in rows) for name in ("sequence", "follows", "key", "tags")
-        )
-        spawned = any("spawned_by" in row for row in rows)
-        outcomes = not keyed and all("parent" in row for row in rows)
-        text = "" if outcomes and not (sequenced or follows or tagged) else as_json(rows)
-        if sequenced:
-            send(sql["add_sequences"], (text,))
-            send(sql["lock_sequences"], (text,))
-        if outcomes:
-            made = send(sql["add_spawned"], (self._at, as_json(_by_outcome(rows))))
-        else:
-            made = send(sql["add_linked"], (self._at, text))
+        text = as_json(rows)
+        self._add_sequences(rows, text)
+        made = self._statements.send(self._sql["add_linked"], (self._at, text))
         self._add_names(rows, text, promised=promised)
+        self._relate(rows, text, [row for row in rows if "flow" in row])
+        return made.fetchall
+
+    def _add_sequences(self, rows: Sequence[dict[str, Any]], text: str) -> None:
+        if any("sequence" in row for row in rows):
+            self._statements.send(self._sql["add_sequences"], (text,))
+            self._statements.send(self._sql["lock_sequences"], (text,))
+
+    def _relate(self, rows: Sequence[dict[str, Any]], text: str, in_flows: Sequence[dict[str, Any]]) -> None:
+        """Sends the statements that let jobs which were added wait for others, and that cancel those of `in_flows` if
+        somebody cancels their flows."""
+        send, sql = self._statements.send, self._sql
+        follows, sequenced = any("follows" in row for row in rows), any("sequence" in row for row in rows)
+        spawned = any("spawned_by" in row for row in rows)
         if follows:
             send(sql["add_edges"], (text,))
-        if spawned and keyed:
+        if spawned and any("key" in row for row in rows):
             send(sql["spawn_taken"], (text,))
         if sequenced:
             self._order(text)
         if spawned and (sequenced or follows):
             send(sql["refuse_circles"], (text,))
-        if flows := {row["flow"] for row in rows if "flow" in row}:
-            send(sql["cancel_added"], (self._at, [row["id"] for row in rows], sorted(flows)))
-        return made.fetchall
+        if in_flows:
+            flows = sorted({row["flow"] for row in in_flows})
+            send(sql["cancel_added"], (self._at, [row["id"] for row in in_flows], flows))
 
     def _order(self, text: str, *, cycles: bool = False) -> None:
         """Lets jobs wait for those before them in their sequences. `cycles`: one that is queued again does not wait for
@@ -288,22 +316,6 @@ def _each_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:  # an id may come with several outcomes, of which one is accepted
         first.setdefault((row["id"], row.get("parent"), row.get("claim")), row)
     return list(first.values())
-
-
-_OF_OUTCOME = ("parent", "claim", "becomes", "spawned_by", "flow")
-
-
-def _by_outcome(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows as `add_spawned` takes them: what those of an outcome have in common, and their other values."""
-    found: list[dict[str, Any]] = []
-    last: tuple[Any, ...] | None = None
-    for row in rows:
-        outcome = tuple(map(row.get, _OF_OUTCOME))
-        if outcome != last:
-            found.append({**dict(zip(_OF_OUTCOME, outcome, strict=True)), "jobs": []})
-            last = outcome
-        found[-1]["jobs"].append({name: value for name, value in row.items() if name not in _OF_OUTCOME})
-    return found
 
 
 def _runs(jobs: Sequence[NewJob]) -> list[list[NewJob]]:

@@ -6,7 +6,7 @@ Part of a transaction: it neither begins nor ends one.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,7 +21,15 @@ from chargehand.model.records import CancelResult, Discovered, Discovery, Holder
 from chargehand.model.suspects import Orphan
 from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, rates, statements
-from chargehand.stores.postgres.adding import Adding, as_json, as_rows, is_linked, is_single, linked_row_of, row_of
+from chargehand.stores.postgres.adding import (
+    Adding,
+    as_json,
+    is_linked,
+    is_single,
+    linked_row_of,
+    new_row_of,
+    row_of,
+)
 from chargehand.stores.postgres.claiming import Claiming
 from chargehand.stores.postgres.edges import Effects, Following, lock, patience
 from chargehand.stores.postgres.ending import Ending
@@ -150,7 +158,7 @@ class PostgresJobs(Adding):
         ]
         if kept:
             self._db.send(_END["keep"], (as_json(kept),))
-        text = as_rows(_settle_row(each) for each in first.values())
+        text = as_json([_settle_row(each) for each in first.values()])
         sent.held = self._db.send(_END["settle"], (self._now, text, holder.node))
         sent.edges = self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
         follow = [(each, job) for each in first.values() for job in each.follow]
@@ -166,17 +174,45 @@ class PostgresJobs(Adding):
         joined = {job.flow for each, job in follow if job.flow is not None and job.flow != each.flow}
         if joined:  # a flow of its own cannot end meanwhile: others see the job as running until the commit
             self._db.send(_ADD["join_flows"], (as_json(sorted(joined)),))
-        for (linked, single), run in groupby(follow, lambda each: (is_linked(each[1]), is_single(each[1]))):
-            rows = [(job, _by(job, each), each) for each, job in run]
-            if not linked:
+        for kind, run in groupby(follow, lambda each: _kind_of(each[1])):
+            jobs = list(run)
+            if kind == "spawned":
+                self._add_spawned(jobs)
+                continue
+            rows = [(job, _by(job, each), each) for each, job in jobs]
+            if kind == "plain":
                 self.add([row_of(job) | by for job, by, _ in rows], promised=True)
-            elif not single:
+            elif kind == "linked":
                 self.add_linked([linked_row_of(job) | by for job, by, _ in rows], promised=True)
             else:
                 accepted = set(self._db.rows(_ADD["accepted"], (as_json([by for _, by, _ in rows]),)))
                 for job, by, each in rows:
                     if (each.seq, each.claim) in accepted:
                         self.enqueue_single(job, promised=True, by=by)
+
+    def _add_spawned(self, jobs: Sequence[tuple[Settlement, NewJob]]) -> None:
+        """Sends the statements that add jobs without keys with outcomes."""
+        self._db.announce(Wakeup.JOBS)
+        outcomes: list[dict[str, Any]] = []
+        last: tuple[Settlement, str | None, bool] | None = None
+        seen = set[tuple[str, int, int]]()
+        for each, job in jobs:
+            name = (job.id, each.seq, each.claim)
+            if name in seen:
+                continue  # it comes twice
+            seen.add(name)
+            if last is None or last[0] is not each or last[1] != job.flow or last[2] != job.child:
+                last = (each, job.flow, job.child)
+                outcomes.append(_by(job, each) | {"flow": job.flow, "jobs": []})
+            outcomes[-1]["jobs"].append(new_row_of(job))
+        special = [(each, job) for each, job in jobs if job.after or job.sequence is not None or job.tags]
+        rows = [linked_row_of(job) | _by(job, each) for each, job in special]
+        text = as_json(rows)
+        self._add_sequences(rows, text)
+        self._db.send(_ADD["add_spawned"], (self._now, as_json(outcomes)))
+        self._add_names(rows, text, promised=True)
+        self._relate(rows, text, [{"id": job.id, "flow": job.flow} for _, job in jobs if job.flow is not None])
+        self.effects.due |= bool(rows) or any(job.flow != each.flow for each, job in jobs)
 
     def note(self, notes: Sequence[Note]) -> None:
         rows = [msgspec.structs.replace(note, progress=clean(note.progress), kept=clean(note.kept)) for note in notes]
@@ -447,6 +483,15 @@ def may_wait(job: NewJob) -> bool:
     return job.key is not None or job.sequence is not None
 
 
+def _kind_of(job: NewJob) -> Literal["plain", "spawned", "linked", "single"]:
+    """Returns how a job that an outcome brings is added."""
+    if not is_linked(job):
+        return "plain"
+    if job.key is None:
+        return "spawned"
+    return "single" if is_single(job) else "linked"
+
+
 def _by(job: NewJob, settled: Settlement) -> dict[str, Any]:
     """Returns what the row of a job says of the outcome with which it is added."""
     by: dict[str, Any] = {"parent": settled.seq, "claim": settled.claim}
@@ -460,11 +505,28 @@ def _names(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(map(codec.clean, ids)))
 
 
-def _settle_row(s: Settlement) -> dict[str, Any]:
-    return {
-        "seq": s.seq, "claim": s.claim, "state": s.state.value, "result": s.result, "worker": s.worker, "pid": s.pid,
-        "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason,
-        "error": None if s.error is None else readable(s.error), "delay_ms": s.delay_ms or None,
-        "failures": s.failures or None, "crashes": s.crashes or None, "interruptions": s.interruptions or None,
-        "failed_in": s.failed_in,
-    }  # fmt: skip
+class _SettleRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An outcome as the statement `settle` takes it."""
+
+    seq: int
+    claim: int
+    state: str
+    worker: str | None = None
+    pid: int | None = None
+    duration_ms: int | None = None
+    outcome: str | None = None
+    result: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    delay_ms: int = 0
+    failures: int = 0
+    crashes: int = 0
+    interruptions: int = 0
+    failed_in: str | None = None
+
+
+def _settle_row(s: Settlement) -> _SettleRow:
+    return _SettleRow(
+        s.seq, s.claim, s.state.value, s.worker, s.pid, s.duration_ms, s.outcome, s.result, readable(s.error), s.reason,
+        s.delay_ms, s.failures, s.crashes, s.interruptions, s.failed_in,
+    )  # fmt: skip

@@ -127,21 +127,20 @@ WITH o AS MATERIALIZED (
       SELECT id, arrival, place FROM chargehand_flow WHERE id = o.flow AND ended_ms IS NULL OFFSET 0) AS f ON true),
 e AS MATERIALIZED (
   SELECT nextval('chargehand_job_seq_seq') AS seq, e.*, o.parent, o.spawned_by, o.flow, o.joined, o.flow_place, o.lost,
-    coalesce(e.run_at_ms, {now} + e.delay_ms) AS at, {now} + e.expires_ms AS expires_at_ms,
-    o.lost OR e.follows IS TRUE AS held, o.inside OR o.ordered AND e.follows IS TRUE AS led
+    coalesce(e.run_at_ms, {now} + coalesce(e.delay_ms, 0)) AS at, {now} + e.expires_ms AS expires_at_ms,
+    o.lost OR e.after IS NOT NULL AS held, o.inside OR o.ordered AND e.after IS NOT NULL AS led
   FROM o CROSS JOIN LATERAL json_to_recordset(o.jobs) AS e(
     id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, limit_key text,
-    label text, tags text, payload text, share text, sequence text, expires_ms bigint, meta text, traceparent text,
-    follows boolean, after json)
+    label text, tags text, payload text, share text, sequence text, expires_ms bigint, meta text, traceparent text, after json)
   WHERE o.fresh OR (SELECT j.seq FROM chargehand_job j WHERE j.id = e.id) IS NULL),
 shares AS MATERIALIZED (
   SELECT EXISTS (SELECT FROM e WHERE share IS NOT NULL) OR EXISTS (SELECT FROM chargehand_live WHERE share IS NOT NULL) AS found),
 new AS (
-  SELECT seq, queue, rank, limit_key, at, joined, sequence, expires_at_ms, held, led, flow_place,
+  SELECT seq, queue, coalesce(rank, 0) AS rank, limit_key, at, joined, sequence, expires_at_ms, held, led, flow_place,
     CASE WHEN share IS NOT NULL THEN {lookup share} WHEN (
-      SELECT r.share FROM chargehand_live r WHERE r.queue = e.queue AND r.rank = e.rank AND r.share > '' LIMIT 1)
+      SELECT r.share FROM chargehand_live r WHERE r.queue = e.queue AND r.rank = coalesce(e.rank, 0) AND r.share > '' LIMIT 1)
       IS NOT NULL THEN '' END AS share,
-    CASE WHEN lost THEN flow WHEN follows THEN (
+    CASE WHEN lost THEN flow WHEN after IS NOT NULL THEN (
       SELECT a.id FROM json_array_elements_text(after) AS a(id)
       WHERE (a.id IN (SELECT id FROM e)) IS NOT TRUE
         AND (SELECT p.seq FROM chargehand_job p WHERE p.id = a.id) IS NULL
@@ -158,8 +157,8 @@ first AS (  -- of flows without a place; as a rule not read
 made AS (
   INSERT INTO chargehand_job (seq, id, queue, rank, run_at_ms, max_attempts, timeout_ms, limit_key, label, tags, created_ms,
     payload, flow, parent, share, sequence, expires_at_ms, meta, traceparent)
-  SELECT seq, id, queue, rank, at, max_attempts, timeout_ms, limit_key, label, tags, {now}, payload, joined, spawned_by,
-    share, sequence, expires_at_ms, meta, traceparent
+  SELECT seq, id, queue, coalesce(rank, 0), at, max_attempts, timeout_ms, limit_key, label, tags, {now}, payload, joined,
+    spawned_by, share, sequence, expires_at_ms, meta, traceparent
   FROM e),
 live AS (
   INSERT INTO chargehand_live (seq, place, queue, rank, limit_key, waits, run_at_ms, flow, share, expires_at_ms, error)
@@ -175,7 +174,7 @@ edges AS (
   WHERE e.spawned_by IS NOT NULL AND NOT g.due AND g.nr >= 0
   UNION ALL
   SELECT seq, 0, -2, true, true, true FROM e WHERE lost)
-SELECT id FROM e
+SELECT count(*) FROM e
 
 -- name: place_flows
 -- The place of a flow is that of its first job.
