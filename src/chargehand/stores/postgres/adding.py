@@ -170,7 +170,7 @@ class Adding:
             send(sql["refuse_circles"], (text,))
         if in_flows:
             flows = sorted({row["flow"] for row in in_flows})
-            send(sql["cancel_added"], (self._at, [row["id"] for row in in_flows], flows))
+            send(sql["cancel_added"], (self._at, as_json([row["id"] for row in in_flows]), as_json(flows)))
 
     def _order(self, text: str, *, cycles: bool = False) -> None:
         """Lets jobs wait for those before them in their sequences. `cycles`: one that is queued again does not wait for

@@ -126,8 +126,9 @@ class Following:
     def __init__(self, db: Session, now: int | None, effects: Effects) -> None:
         self._db, self._now, self.effects = db, now, effects
 
-    def close(self, claims: Collection[tuple[int, int]]) -> Callable[[], None]:
-        """Sends the statements that let followers of jobs with these claims go on. The result notes what they did.
+    def close(self, claims: Collection[tuple[int, int]], flows: Collection[str]) -> Callable[[], None]:
+        """Sends the statements that let followers of jobs with these claims go on, and find out which of the flows may
+        have ended. The result notes what they did.
 
         Sent after the statement that settles: it must see edges that were added until the jobs were locked.
         """
@@ -135,12 +136,13 @@ class Following:
         self._wait_for_followers(seqs)
         closed = self._db.send(_SQL["close"], (seqs, numbers([claim for _, claim in claims])))
         ready = self._db.send(_SQL["release"], (self._now, seqs, "{}"))
-        idle = self._db.send(_SQL["idle"], (seqs,))
+        idle = self._db.send(_SQL["idle"], (as_json(sorted(flows)),)) if flows else None
 
         def noted() -> None:
             self.effects.due |= closed.fetchall()[0][0]
             self.effects.add(ready.fetchall())
-            self.effects.flows |= {str(flow) for (flow,) in idle.fetchall()}
+            if idle is not None:
+                self.effects.flows |= {str(flow) for (flow,) in idle.fetchall()}
 
         return noted
 

@@ -10,6 +10,7 @@ from chargehand.ids import NewIds
 from chargehand.model.flows import FlowCounts, FlowEnd, end_of, job_of_end, state_of
 from chargehand.model.job import NewJob
 from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.adding import as_json
 from chargehand.stores.postgres.edges import Effects, patience
 from chargehand.stores.postgres.session import Session
 
@@ -70,7 +71,7 @@ class Ending:
     def send(self, flows: Collection[str]) -> Callable[[], set[str]]:
         """Sends the statements that end those of these flows that name no job for their end, at the end of a pipeline.
         The result notes which have ended, and returns those that `end` must look at."""
-        asked = sorted(flows)
+        asked = as_json(sorted(flows))
         locked = self._db.send(_SQL["lock_idle"], (asked,))
         ended = self._db.send(_SQL["end_idle"], (self._now, asked))
 

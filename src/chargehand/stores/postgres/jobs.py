@@ -81,7 +81,7 @@ class PostgresJobs(Adding):
     def close(self, claims: Collection[tuple[int, int]]) -> None:
         """Lets followers go on of jobs that ended with these claims in an earlier transaction."""
         if claims:
-            self._following.close(claims)()
+            self._following.close(claims, ())()
 
     def look(self, most: int = LOOK_MOST) -> int:
         """Looks at the edges that are due. Returns how many it has decided."""
@@ -166,7 +166,8 @@ class PostgresJobs(Adding):
             self._follow(follow)
             following = following or any(job.child for _, job in follow)
         if following:
-            sent.noted = self._following.close(first)
+            sent.asked = {each.flow for each in first.values() if each.flow is not None}
+            sent.noted = self._following.close(first, sent.asked)
         return sent
 
     def _follow(self, follow: Sequence[tuple[Settlement, NewJob]]) -> None:
@@ -450,6 +451,8 @@ class Sent:
         """The claims that ended jobs, after `lost`."""
         self.flows: set[str] = set()
         """The flows of these jobs."""
+        self.asked: set[str] = set()
+        """Those of which `noted` finds out whether they may have ended."""
         self.followed = False
         """Whether jobs may wait for these."""
 
@@ -466,6 +469,7 @@ class Sent:
                     self.flows.add(flow)
         if self.noted is not None:
             self.noted()
+            self._following.effects.flows |= self.flows - self.asked
         if len(rows) == len(self._settlements):
             return []
         kept = {(seq, claim) for seq, claim, *_ in rows}

@@ -299,11 +299,11 @@ WHERE waits = 'sequence' AND seq = ANY (ARRAY(
 
 -- name: cancel_added
 -- Those of these jobs ($2) that were added to a flow ($3) that is being cancelled are cancelled, too. It begins with those flows: as a rule
--- there are none, and no job and no edge is read. (Without `EXISTS`, tested once, a table may be read in vain.)
+-- there are none, and no job and no edge is read, nor even the ids. (Without `EXISTS`, tested once, a table may be read in vain.)
 WITH f AS MATERIALIZED (
-  SELECT id FROM unnest($3::text[]) AS e(id) WHERE (SELECT cancel_ms FROM chargehand_flow WHERE id = e.id) IS NOT NULL),
+  SELECT id FROM json_array_elements_text($3::json) AS e(id) WHERE (SELECT cancel_ms FROM chargehand_flow WHERE id = e.id) IS NOT NULL),
 h AS MATERIALIZED (
-  SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id FROM unnest($2::text[]) AS e(id)) AS e
+  SELECT t.* FROM f CROSS JOIN (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS e(id)) AS e
     CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id AND chargehand_job.flow = f.id OFFSET 0) AS j
     CROSS JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = j.seq AND claim IS NULL OFFSET 0) AS t),
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h)) AND EXISTS (SELECT FROM h)),

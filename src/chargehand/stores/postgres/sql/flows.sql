@@ -139,9 +139,8 @@ LIMIT $2::bigint
 UPDATE chargehand_edge SET due = true WHERE predecessor = ANY ($1::bigint[]) AND open AND NOT due
 
 -- name: idle
--- Those of the flows of these jobs that may have ended: none of their jobs waits to be claimed.
-SELECT e.flow
-FROM (SELECT DISTINCT flow FROM chargehand_end WHERE seq = ANY ($1::bigint[]) AND (flow IS NOT NULL) IS TRUE) AS e
+-- Those of these flows that may have ended: none of their jobs waits to be claimed.
+SELECT e.flow FROM json_array_elements_text($1::json) AS e(flow)
 WHERE (SELECT seq FROM chargehand_live t WHERE t.flow = e.flow AND t.claim IS NULL ORDER BY seq DESC LIMIT 1) IS NULL
 
 -- name: begin
@@ -177,7 +176,7 @@ SELECT flow, 'queued', NULL, 1 FROM n WHERE lives IS NOT NULL
 
 -- name: lock_idle
 -- The last locks of a transaction, which waits for nobody: a flow to which somebody adds jobs is left out.
-SELECT f.id, f.on_end IS NOT NULL FROM unnest($1::text[]) AS e(id) CROSS JOIN LATERAL (
+SELECT f.id, f.on_end IS NOT NULL FROM json_array_elements_text($1::json) AS e(id) CROSS JOIN LATERAL (
   SELECT id, on_end, ended_ms FROM chargehand_flow WHERE id = e.id FOR UPDATE SKIP LOCKED) AS f
 WHERE f.ended_ms IS NULL
 
@@ -189,7 +188,7 @@ UPDATE chargehand_flow f SET ended_ms = {now}, ends = f.ends + 1, on_end_job = N
   WHEN (SELECT x.state FROM chargehand_end x WHERE x.flow = f.id AND x.state = 'failed' LIMIT 1) IS NOT NULL THEN 'failed'
   WHEN (SELECT x.state FROM chargehand_end x WHERE x.flow = f.id AND x.state = 'cancelled' LIMIT 1) IS NOT NULL THEN 'cancelled'
   ELSE 'done' END
-FROM unnest($2::text[]) AS e(id)
+FROM json_array_elements_text($2::json) AS e(id)
 WHERE f.id = e.id AND f.xmax = pg_current_xact_id()::xid AND (f.ended_ms IS NULL AND f.on_end IS NULL) IS TRUE
   AND (SELECT t.seq FROM chargehand_live t WHERE t.flow = e.id ORDER BY t.seq DESC LIMIT 1) IS NULL
 RETURNING f.id
