@@ -383,6 +383,108 @@ def test_a_follower_that_has_the_key_of_a_child_holds_the_others_up_and_not_itse
 # results
 
 
+# a job that has the key of a child: it takes the place of the child for whatever follows the parent, then or later
+
+
+# spec: FL-3
+@pytest.mark.parametrize("options", [{}, {"unique_for_ms": 60_000}], ids=["key", "period"])
+def test_a_follower_that_comes_later_waits_for_a_job_in_place_of_a_child(store: Store, options: dict[str, Any]) -> None:
+    put(store, job("p"), job("holder", queue="s", key="k", **options))
+    finish(store, "p", fan_out(job("c", queue="s", key="k", **options)))
+    put(store, job("late", after=("p",)))
+    assert (state(store, "late"), record(store, "late").waits_for, take(store)) == (State.QUEUED, 1, [])
+    finish(store, "holder", fan_out(job("below", queue="t")))
+    assert take(store) == [], "children of that job come before the follower, too"
+    finish(store, "below")
+    assert take_one(store).id == "late"
+    assert [one.id for one in predecessors(store, "late")] == ["p", "holder", "below"]
+
+
+# spec: FL-3
+def test_a_follower_that_comes_after_a_job_in_place_of_a_child_has_ended(store: Store) -> None:
+    put(store, job("p"), job("holder", queue="s", key="k"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    finish(store, "holder", fan_out(job("below", queue="t")))
+    put(store, job("late", after=("p",)))
+    assert take(store) == []
+    finish(store, "below")
+    assert take_one(store).id == "late"
+
+
+# spec: FL-2 FL-3
+def test_a_follower_that_comes_later_fails_with_a_job_in_place_of_a_child(store: Store) -> None:
+    put(store, job("p"), job("holder", queue="s", key="k"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    put(store, job("late", after=("p",)), job("anyway", after=("p",), if_failed="run"))
+    finish(store, "holder", GaveUp("no"))
+    assert states(store, "late", "anyway") == [State.FAILED, State.QUEUED]
+    put(store, job("later", after=("p",)))
+    assert state(store, "later") is State.FAILED
+    assert retry(store, "holder") == ["holder"]
+    assert states(store, "late", "later") == [State.QUEUED, State.QUEUED]
+    assert [claim.id for claim in take(store, 5)] == ["anyway"]
+    finish(store, "holder")
+    assert sorted(claim.id for claim in take(store, 5)) == ["late", "later"]
+
+
+# spec: FL-3
+def test_a_job_whose_key_was_taken_for_a_period_and_that_failed_holds_nobody_up_later(store: Store) -> None:
+    put(store, job("holder", queue="s", key="k", unique_for_ms=60_000))
+    finish(store, "holder", GaveUp("no"))
+    put(store, job("p"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    put(store, job("late", after=("p",)))
+    assert take_one(store).id == "late"
+
+
+# spec: FL-3
+def test_results_are_in_the_order_in_which_children_were_spawned_whoever_has_their_keys(store: Store) -> None:
+    holders = [job(f"h{n}", queue="s", key=f"k{n}") for n in range(4)]
+    put(store, *reversed(holders), job("p", queue="r"), job("o", queue="r"), job("f", after=("o", "p")))
+    spawned = [
+        job("a", queue="s"), job("c0", queue="s", key="k0"), job("c1", queue="s", key="k1"), job("b", queue="s"),
+        job("own", queue="s", key="own"), job("c2", queue="s", key="k2"), job("again", queue="s", key="own"),
+        job("d", queue="s"), job("c3", queue="s", key="k3", replace=True),
+    ]  # fmt: skip
+    finish(store, "p", fan_out(*spawned))
+    finish(store, "o")
+    put(store, job("late", after=("o", "p")))
+    perform_all(store, "s")
+    wanted = ["o", "p", "a", "h0", "h1", "b", "own", "h2", "d", "h3"]
+    for follower in ("f", "late"):
+        assert [one.id for one in predecessors(store, follower)] == wanted
+        read: list[str] = []
+        after: tuple[int, int] | None = None
+        while page := predecessors(store, follower, after=after, limit=2):
+            read += [one.id for one in page]
+            after = (page[-1].nr, page[-1].ordinal)
+        assert read == wanted
+        assert [one.id for one in predecessors(store, follower, queue="s", limit=3)] == ["a", "h0", "h1"]
+    assert [one.id for one in store.jobs.children("p")] == wanted[2:]
+    assert [one.id for one in store.jobs.children("p", 2)] == ["a", "h0"]
+    assert store.jobs.related("p").children == len(wanted) - 2
+
+
+# spec: FL-3
+def test_jobs_below_one_in_place_of_a_child_do_not_wait_for_each_other(store: Store) -> None:
+    put(store, job("p"), job("holder", queue="s", key="k"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    finish(store, "holder", fan_out(job("x", queue="t", after=("p",)), job("y", queue="t", after=("p",))))
+    assert sorted(claim.id for claim in take(store, 5, queue="t")) == ["x", "y"]
+
+
+# spec: FL-3 WK-12
+def test_a_job_in_place_of_a_child_that_was_deleted_holds_nobody_up(store: Store) -> None:
+    put(store, job("p"), job("holder", queue="s", key="k"))
+    finish(store, "p", fan_out(job("c", queue="s", key="k")))
+    finish(store, "holder")
+    with store.transaction() as tx:
+        assert tx.jobs.delete(["holder"]) == ["holder"]
+    put(store, job("late", after=("p",)))
+    assert take_one(store).id == "late"
+    assert store.jobs.children("p") == []
+
+
 # spec: FL-3
 def test_results_come_in_the_order_of_the_predecessors(store: Store) -> None:
     put(store, *(job(name, queue=f"r{name}") for name in "abc"), job("f", after=("b", "c", "a")))
@@ -430,7 +532,7 @@ def test_results_are_read_in_pages(store: Store) -> None:
     while page := predecessors(store, "f", after=after, limit=5):
         assert len(page) <= 5
         read += [one.id for one in page]
-        after = (page[-1].nr, page[-1].seq)
+        after = (page[-1].nr, page[-1].ordinal)
     assert read == ["o", "p", *(f"c{n:02}" for n in range(23))]
 
 

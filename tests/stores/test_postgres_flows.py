@@ -382,7 +382,7 @@ def test_a_page_of_results_costs_what_it_has(node: PostgresStore) -> None:
         reading, after, found = PostgresJobReading(tx._db), None, list[str]()  # pyright: ignore
         while page := reading.predecessors(PredecessorFilter(job="f", queue="r", after=after, limit=20)):
             found += [each.id for each in page]
-            after = page[-1].nr, page[-1].seq
+            after = page[-1].nr, page[-1].ordinal
         read = rows_read(tx) - before
     assert found == names
     assert read < 5 * len(names)

@@ -189,7 +189,7 @@ def _open(peek: Peek, job: JobRecord) -> JobRecord | None:
             last = each.id
         if len(page) < AT_ONCE:
             return None if last is None else peek.jobs.get(last)
-        after = (page[-1].nr, page[-1].seq)
+        after = (page[-1].nr, page[-1].ordinal)
 
 
 def _last_done(peek: Peek) -> dict[str, int]:

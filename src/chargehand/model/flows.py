@@ -118,6 +118,17 @@ class FlowEnd(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int = 0
 
 
+ORDINAL_BITS = 20
+"""A child has its number, followed by so many bits of 0, as its place among the children of its parent. The places
+between two children belong to jobs that have the keys of others."""
+
+
+def ordinal_between(before: int, nth: int) -> int:
+    """Returns the place of a job that had the key of a child already. `before` is the number of the child before it, or
+    else of the parent; `nth` counts such jobs of the parent, from 1."""
+    return (before << ORDINAL_BITS) + min(nth, (1 << ORDINAL_BITS) - 1)
+
+
 class FlowCancelled(msgspec.Struct, frozen=True):
     """The effect of cancelling a flow: how many jobs were cancelled at once, and the running ones to be notified."""
 
@@ -133,6 +144,8 @@ class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     nr: int
     """The position of the predecessor, or of the ancestor that spawned it, in `after`."""
+    ordinal: int
+    """The order among predecessors with the same `nr`."""
     queue: str
     label: str | None
     state: State
@@ -177,7 +190,7 @@ class PredecessorFilter(Filter, frozen=True, kw_only=True):
     queue: str | None = None
     """Only jobs of this queue."""
     after: tuple[int, int] | None = None
-    """`nr` and `seq` of the last predecessor of the previous page."""
+    """`nr` and `ordinal` of the last predecessor of the previous page."""
     limit: Limit = 100
     texts: bool = True
     """Whether results and errors are read."""

@@ -23,5 +23,5 @@ def read_page(store: Store, question: ResultsFrame) -> bytes:
         more = len(page) == count
         found += page
         size += sum(len(each.error or "") + len(bytes(each.result or b"")) for each in page)
-        after = (page[-1].nr, page[-1].seq) if page else after
+        after = (page[-1].nr, page[-1].ordinal) if page else after
     return page_of(question, found, more=more)

@@ -224,7 +224,7 @@ def page_of(question: ResultsFrame, found: Sequence[Predecessor], *, more: bool)
             more = True
             break
         size += its
-        ends.append(EndOfPredecessor(each.id, each.nr, each.seq, each.state.value, each.reason, result, each.error))
+        ends.append(EndOfPredecessor(each.id, each.nr, each.ordinal, each.state.value, each.reason, result, each.error))
     return _page(PageFrame(question.number, tuple(ends), more=more, bytes=size))
 
 

@@ -79,11 +79,11 @@ JOBS = _part(
 )
 PARTS = (
     JOBS,
-    _part("alias", "id", "id job"),
+    _part("alias", "id", "id job parent ordinal"),
     _part(
         "flow", "seq", "seq id name created_ms arrival place on_end cancel_ms ends ended_ms state on_end_job", "on_end"
     ),
-    _part("edge", "job nr predecessor", "job nr predecessor strict open"),
+    _part("edge", "job nr predecessor", "job nr predecessor strict open ordinal"),
     _part("sequence", "queue sequence", "queue sequence job"),
     _part("once", "queue key", "queue key until_ms job"),
     _part("kept", "job", "job state", "state"),

@@ -250,7 +250,8 @@ class Adding:
                 self._statements.send(self._sql["withdraw"], (job.id,))
                 return self.enqueue_single(job, promised=promised, by=by)
         elif promised and answer.id != job.id:
-            self._statements.send(self._sql["alias_to"], (job.id, answer.id))
+            its = (job.id, answer.id, by.get("spawned_by"), by.get("parent"))
+            self._statements.send(self._sql["alias_to"], its)
             if "spawned_by" in by:
                 self._statements.send(self._sql["spawn_taken"], (as_json([{"id": job.id, **by}]),))
         return answer

@@ -108,6 +108,7 @@ class Edge(NamedTuple):
     nr: int
     predecessor: int
     strict: bool
+    ordinal: int | None = None
 
 
 class _Page(msgspec.Struct):
@@ -247,23 +248,23 @@ class Following:
         """Lets jobs wait for what comes after a predecessor that has ended: its children, or in a sequence what is
         before it."""
         parents = [edge for edge in over if edge.nr >= 0]
-        after: dict[tuple[int, int], list[int]] = {}
+        after: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
         if parents:
             asked = numbers([edge.job for edge in parents]), numbers([edge.predecessor for edge in parents])
-            for job, root, seq in self._db.rows(_SQL["children"], asked):
-                after.setdefault((job, root), []).append(seq)
+            for job, root, seq, ordinal in self._db.rows(_SQL["children"], asked):
+                after.setdefault((job, root), []).append((seq, ordinal))
         heads = sorted({edge.predecessor for edge in over if edge.nr == IN_SEQUENCE})
-        before: dict[int, list[int]] = {}
+        before: dict[int, list[tuple[int, int | None]]] = {}
         if heads:
             for job, predecessor in self._db.rows(_SQL["before_in_sequence"], (numbers(heads),)):
-                before.setdefault(job, []).append(predecessor)
+                before.setdefault(job, []).append((predecessor, None))
         for edge in over:
             further = (
                 before.get(edge.predecessor, ())
                 if edge.nr == IN_SEQUENCE
                 else after.get((edge.job, edge.predecessor), ())
             )
-            page.added += [edge._replace(predecessor=seq) for seq in further]
+            page.added += [edge._replace(predecessor=seq, ordinal=ordinal) for seq, ordinal in further]
 
     def _fail_further(self, page: _Page) -> None:
         """Lets fail what waits for jobs that fail, and what waits for that: a look at each level of a long chain would

@@ -8,6 +8,7 @@ from chargehand import clock
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.flows import (
+    ORDINAL_BITS,
     FlowCounts,
     FlowFilter,
     FlowRecord,
@@ -128,26 +129,51 @@ SELECT {_JOB_FIELDS} FROM {_JOINED}
 WHERE j.seq IN (SELECT job FROM chargehand_edge WHERE predecessor = {_OF_JOB} AND nr >= 0)
 ORDER BY j.seq LIMIT ?
 """
+# Jobs that have the keys of children are among them.
 _CHILDREN = f"""
-SELECT {_JOB_FIELDS} FROM {_JOINED}
-WHERE j.parent = (SELECT id FROM chargehand_job WHERE seq = {_OF_JOB}) ORDER BY j.seq LIMIT ?
+WITH p AS MATERIALIZED (SELECT id FROM chargehand_job WHERE seq = {_OF_JOB}),
+c AS (
+  SELECT seq, min(place) AS place FROM (
+    SELECT seq, seq << {ORDINAL_BITS} AS place FROM chargehand_job WHERE parent = (SELECT id FROM p)
+    UNION ALL
+    SELECT job, ordinal FROM chargehand_alias WHERE parent = (SELECT id FROM p)) AS c
+  GROUP BY seq ORDER BY 2 LIMIT ?)
+SELECT {_JOB_FIELDS} FROM c
+  CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = c.seq OFFSET 0) AS j
+  LEFT JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = c.seq OFFSET 0) AS t ON true
+  LEFT JOIN LATERAL (SELECT * FROM chargehand_end WHERE seq = c.seq OFFSET 0) AS e ON true
+ORDER BY c.place
 """
 # In the order in which the job has named them, and each with its children.
 # OFFSET 0: the edges are read in order, and each row of a page is looked up. Joined, whole tables are read for a page.
 _PREDECESSORS = """
-SELECT {fields} FROM (
-    SELECT nr, predecessor FROM chargehand_edge g WHERE g.nr >= 0 AND {edges} ORDER BY nr, predecessor OFFSET 0) AS g
+SELECT {fields} FROM ({edges}) AS g
   CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = g.predecessor OFFSET 0) AS j
   LEFT JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = g.predecessor OFFSET 0) AS t ON true
   LEFT JOIN LATERAL (SELECT * FROM chargehand_end WHERE seq = g.predecessor OFFSET 0) AS e ON true
-WHERE {jobs} ORDER BY g.nr, g.predecessor LIMIT ?
+WHERE {jobs} ORDER BY g.nr, g.place LIMIT ?
 """
-_BEYOND = """
-(g.nr, g.predecessor) > (SELECT (last ->> 0)::int, (last ->> 1)::bigint FROM (SELECT ?::json AS last) AS given)
+# The edges with the place of each, in order. If there is one with an ordinal, all must be sorted.
+_EDGES = f"""
+SELECT nr, predecessor, predecessor << {ORDINAL_BITS} AS place FROM chargehand_edge g
+WHERE g.nr >= 0 AND {{conditions}} ORDER BY nr, predecessor OFFSET 0
 """
+_BEYOND = f"""
+(g.nr, g.predecessor) > (
+  SELECT (last ->> 0)::int, (last ->> 1)::bigint >> {ORDINAL_BITS} FROM (SELECT ?::json AS last) AS given)
+"""
+_EDGES_SORTED = f"""
+SELECT nr, predecessor, coalesce(ordinal, predecessor << {ORDINAL_BITS}) AS place FROM chargehand_edge g
+WHERE g.nr >= 0 AND {{conditions}} ORDER BY 1, 3 OFFSET 0
+"""
+_BEYOND_SORTED = f"""
+(g.nr, coalesce(g.ordinal, g.predecessor << {ORDINAL_BITS})) > (
+  SELECT (last ->> 0)::int, (last ->> 1)::bigint FROM (SELECT ?::json AS last) AS given)
+"""
+_HAS_ORDINALS = f"SELECT EXISTS (SELECT FROM chargehand_edge WHERE job = {_OF_JOB} AND ordinal IS NOT NULL)"
 _PREDECESSOR = {
-    "id": "j.id", "seq": "j.seq", "nr": "g.nr", "queue": "j.queue", "label": "j.label", "state": _STATE,
-    "reason": "e.reason",
+    "id": "j.id", "seq": "j.seq", "nr": "g.nr", "ordinal": "g.place", "queue": "j.queue", "label": "j.label",
+    "state": _STATE, "reason": "e.reason",
 }  # fmt: skip
 _PREDECESSOR_FIELDS = columns(Predecessor, **_PREDECESSOR, result="e.result", error="coalesce(t.error, e.error)")
 _PREDECESSOR_SHORT = columns(Predecessor, **_PREDECESSOR, result="NULL", error="NULL")
@@ -155,6 +181,8 @@ _RELATED = f"""
 SELECT (SELECT count(*) FROM chargehand_edge g WHERE g.job = o.seq AND g.nr >= 0 AND g.predecessor > 0),
   (SELECT count(DISTINCT g.job) FROM chargehand_edge g WHERE g.predecessor = o.seq AND g.nr >= 0),
   (SELECT count(*) FROM chargehand_job c WHERE c.parent = o.id)
+    + (SELECT count(DISTINCT a.job) FROM chargehand_alias a WHERE a.parent = o.id
+      AND (SELECT c.parent FROM chargehand_job c WHERE c.seq = a.job) IS DISTINCT FROM o.id)
 FROM chargehand_job o WHERE o.seq = {_OF_JOB}
 """
 _STAGES = f"""
@@ -398,10 +426,12 @@ class PostgresJobReading:
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
         after = None if which.after is None else json.dumps(which.after)
-        edges, named = where({f"g.job = {_OF_JOB}": clean(which.job), _BEYOND: after})
+        ((ordinals,),) = self._db.rows(numbered(_HAS_ORDINALS), (clean(which.job),))
+        edges, beyond = (_EDGES_SORTED, _BEYOND_SORTED) if ordinals else (_EDGES, _BEYOND)
+        conditions, named = where({f"g.job = {_OF_JOB}": clean(which.job), beyond: after})
         jobs, queue = where({"j.queue = ?": clean(which.queue)})
         fields = _PREDECESSOR_FIELDS if which.texts else _PREDECESSOR_SHORT
-        sql = _PREDECESSORS.format(fields=fields, edges=edges, jobs=jobs)
+        sql = _PREDECESSORS.format(fields=fields, edges=edges.format(conditions=conditions), jobs=jobs)
         return records(Predecessor, self._db.rows(numbered(sql), (*named, *queue, which.limit)))
 
     def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:

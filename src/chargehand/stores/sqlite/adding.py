@@ -23,6 +23,7 @@ ROWS_AT_ONCE = (50, 8, 1)
 """How many jobs one statement inserts, as long as there are so many: that halves the cost of a job, because a statement
 opens every index once."""
 PLACE = "coalesce(place, seq)"
+BAD_STATES = (State.FAILED, State.CANCELLED)
 NO_FLOW = "flow"
 """The reason of a job that failed because its flow had ended, or did not exist."""
 _NO_SHARE = ""
@@ -43,6 +44,12 @@ UNION ALL
 SELECT id, seq FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN {LIVE} LIMIT 1
 """
 ALIAS = "INSERT OR IGNORE INTO chargehand_alias (id, job) SELECT ?1, seq FROM chargehand_job WHERE id = ?2"
+_ADOPTED = """
+UPDATE chargehand_alias SET parent = ?2, ordinal = ?3 WHERE id = ?1 AND parent IS NULL
+"""
+_COUNT_ADOPTED = """
+SELECT count(*) FROM chargehand_alias INDEXED BY chargehand_alias_parent WHERE parent = ? AND parent IS NOT NULL
+"""
 _FLOWS = """
 SELECT id, arrival, place, cancel_ms, ended_ms FROM chargehand_flow WHERE id IN (SELECT value FROM json_each(?))
 """
@@ -76,22 +83,36 @@ SELECT wanted.value, j.seq, j.id, coalesce(j.label, j.queue), j.state, iif(j.sta
 FROM json_each(?1) AS wanted CROSS JOIN chargehand_alias AS a CROSS JOIN chargehand_job AS j
 WHERE a.id = wanted.value AND j.seq = a.job
 """
+# Jobs that have the keys of children count as children.
 _DESCENDANTS = """
-WITH RECURSIVE below(root, id, seq, name, state, error) AS (
-  SELECT root.value, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL)
+WITH RECURSIVE below(root, id, seq, name, state, error, ordinal) AS (
+  SELECT root.value, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), NULL
   FROM json_each(?1) AS root CROSS JOIN chargehand_job AS j INDEXED BY chargehand_job_parent
   WHERE j.parent = root.value
   UNION
-  SELECT below.root, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL)
+  SELECT root.value, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), a.ordinal
+  FROM json_each(?1) AS root CROSS JOIN chargehand_alias AS a INDEXED BY chargehand_alias_parent
+    CROSS JOIN chargehand_job AS j
+  WHERE a.parent = root.value AND a.parent IS NOT NULL AND j.seq = a.job
+  UNION
+  SELECT below.root, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), NULL
   FROM below CROSS JOIN chargehand_job AS j INDEXED BY chargehand_job_parent
-  WHERE j.parent = below.id)
-SELECT root, seq, id, name, state, error FROM below ORDER BY seq
+  WHERE j.parent = below.id
+  UNION
+  SELECT below.root, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), a.ordinal
+  FROM below CROSS JOIN chargehand_alias AS a INDEXED BY chargehand_alias_parent CROSS JOIN chargehand_job AS j
+  WHERE a.parent = below.id AND a.parent IS NOT NULL AND j.seq = a.job)
+SELECT root, seq, id, name, state, error, ordinal FROM below ORDER BY seq, ordinal
 """
 _LINE = """
 WITH RECURSIVE up(id) AS (
   SELECT ?1
   UNION
-  SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id AND j.parent IS NOT NULL)
+  SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id AND j.parent IS NOT NULL
+  UNION
+  SELECT a.parent FROM up CROSS JOIN chargehand_job AS j
+    CROSS JOIN chargehand_alias AS a INDEXED BY chargehand_alias_job
+  WHERE j.id = up.id AND a.job = j.seq AND a.parent IS NOT NULL)
 SELECT id FROM up
 """
 _CANCEL = """
@@ -225,6 +246,12 @@ class _Call:
         self._lines: dict[str, set[str]] = {}
         self._meant: dict[str, str] = {}
         """The existing jobs that ids of this call stand for."""
+        self._adopted: dict[str, tuple[str, int]] = {}
+        """The ids of children that exist already: the parent of each, and the place among its children."""
+        self._last_child: dict[int, int] = {}
+        """The last child so far of each parent, both by their numbers."""
+        self._children: set[tuple[int, str]] = set()
+        """The children that were added: the number of the parent, and the id."""
 
     def add(self, wanted: Sequence[Wanted]) -> tuple[list[Enqueued], list[str]]:
         self._read_flows({job.flow for _, job in wanted if job.flow is not None})
@@ -242,6 +269,7 @@ class _Call:
         self._link()
         if self._promised:
             self._db.executemany(ALIAS, list(self._meant.items()))
+            self._db.executemany(_ADOPTED, [(child, *of) for child, of in self._adopted.items()])
         return self._answers, self._ended
 
     def _is_alone(self, job: NewJob) -> bool:
@@ -272,15 +300,22 @@ class _Call:
         self._answers.append(answer)
         if answer.id != job.id:
             self._meant[job.id] = answer.id
-            if job.child and origin is not None:
-                self._adopt_existing(origin, answer.id)
+            if job.child and origin is not None and (origin.seq, answer.id) not in self._children:
+                self._adopt_existing(origin, job.id, answer.id)
 
-    def _adopt_existing(self, origin: Origin, job_id: str) -> None:
+    def _adopt_existing(self, origin: Origin, child: str, job_id: str) -> None:
         """Lets the followers of the origin wait for a job that exists already, in place of a child."""
         found = self._known([job_id]).get(job_id)
-        if found is None or found[1].state in (State.FAILED, State.CANCELLED):
+        if found is None or found[1].state in BAD_STATES:
             return
-        self._edges.adopt_existing(found[0], origin.seq, lives=not found[1].well)
+        ((count,),) = self._db.execute(_COUNT_ADOPTED, (origin.id,)).fetchall()
+        nth = count + 1 + sum(parent == origin.id for parent, _ in self._adopted.values())
+        ordinal = flows.ordinal_between(self._last_child.get(origin.seq, origin.seq), nth)
+        self._adopted[child] = origin.id, ordinal
+        self._edges.adopt_existing(found[0], origin.seq, lives=not found[1].well, ordinal=ordinal)
+        for seq, ended, place in self._descendants([job_id]).get(job_id, ()) if found[1].well else ():
+            if ended.state not in BAD_STATES:
+                self._edges.adopt_existing(seq, origin.seq, lives=not ended.well, ordinal=place)
 
     def _replace(self, job: NewJob) -> str | None:
         """Replaces what a waiting job with the same key does. Returns its id; None if there is none."""
@@ -342,6 +377,9 @@ class _Call:
             self._db.execute(_SET_PLACE, (flow.id, seq))
             flow.begun = True
         self._added.append(_Added(origin, job, seq, flow, row[2] == "jobs"))
+        if job.child and origin is not None:
+            self._last_child[origin.seq] = seq
+            self._children.add((origin.seq, job.id))
 
     def _row(self, origin: Origin | None, job: NewJob, seq: int) -> tuple[Any, ...]:
         run_at, expires = self._times(job)
@@ -415,7 +453,7 @@ class _Call:
             for origin, each in children
             if each.held and self._edges.waits_for_itself(each.seq)
         }
-        self._edges.add([(seq, 0, IN_CIRCLE, True, False) for seq in bad])  # no retry makes them wait again
+        self._edges.add([(seq, 0, IN_CIRCLE, True, False, None) for seq in bad])  # no retry makes them wait again
         return bad
 
     def _follow(self, held: Sequence[_Added]) -> dict[int, str]:
@@ -426,7 +464,7 @@ class _Call:
             return {}
         known = self._known(wanted)
         spawned = self._descendants([ended.id for _, ended in known.values() if ended.well])
-        edges: list[tuple[int, int, int, bool, bool]] = []
+        edges: list[tuple[int, int, int, bool, bool, int | None]] = []
         bad: dict[int, str] = {}
         for each in held:
             strict = each.job.if_failed == "fail"
@@ -439,9 +477,9 @@ class _Call:
                     continue
                 # A job that descends from another waits for that one, not for its children: it may be one of them.
                 own = each.job.child and found[1].id in self._line(each.origin)
-                for seq, ended in (found, *(() if own else spawned.get(found[1].id, ()))):
+                for seq, ended, ordinal in ((*found, None), *(() if own else spawned.get(found[1].id, ()))):
                     lives = ended.state in (State.QUEUED, State.RUNNING)
-                    edges.append((each.seq, seq, nr, strict, lives))
+                    edges.append((each.seq, seq, nr, strict, lives, ordinal))
                     if strict and not lives and not ended.well:
                         bad.setdefault(each.seq, flows.why_failed(ended))
         self._edges.add(edges)
@@ -461,11 +499,13 @@ class _Call:
             wanted: (seq, Ended(job_id, name, State(state), error)) for wanted, seq, job_id, name, state, error in rows
         }
 
-    def _descendants(self, ids: Sequence[str]) -> dict[str, list[tuple[int, Ended]]]:
-        """Returns what each of these jobs has spawned, and what those have, oldest first."""
-        found: dict[str, list[tuple[int, Ended]]] = {}
-        for root, seq, job_id, name, state, error in self._db.execute(_DESCENDANTS, (json.dumps(ids),)) if ids else ():
-            found.setdefault(root, []).append((seq, Ended(job_id, name, State(state), error)))
+    def _descendants(self, ids: Sequence[str]) -> dict[str, list[tuple[int, Ended, int | None]]]:
+        """Returns what each of these jobs has spawned, and what those have, oldest first, each with its ordinal."""
+        found: dict[str, list[tuple[int, Ended, int | None]]] = {}
+        rows = self._db.execute(_DESCENDANTS, (json.dumps(ids),)) if ids else ()
+        for root, seq, job_id, name, state, error, ordinal in rows:
+            if job_id != root:
+                found.setdefault(root, []).append((seq, Ended(job_id, name, State(state), error), ordinal))
         return found
 
 

@@ -101,8 +101,8 @@ _FLOWS_OF = """
 SELECT flow FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1)) AND flow IS NOT NULL
 """
 _ADD = """
-INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1)
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open, ordinal)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5 FROM json_each(?1)
 """
 # A follower that has ended may be queued again: it has the children as predecessors, too. One that descends from the
 # job itself does not wait for the children: it may be one of them.
@@ -123,8 +123,8 @@ WITH RECURSIVE reached(seq) AS (
   UNION
   SELECT e.predecessor FROM reached CROSS JOIN chargehand_edge AS e INDEXED BY chargehand_edge_open
   WHERE e.job = reached.seq AND e.open = 1)
-INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open)
-SELECT job, ?1, nr, strict, open AND ?3 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
+INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open, ordinal)
+SELECT job, ?1, nr, strict, open AND ?3, ?4 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
 WHERE predecessor = ?2 AND nr >= 0 AND job NOT IN reached
 """
 # What a job waits for, through others.
@@ -308,8 +308,8 @@ class Edges:
 
     # new edges
 
-    def add(self, edges: Sequence[tuple[int, int, int, bool, bool]]) -> None:
-        """Adds edges: job, predecessor, nr, strict and open."""
+    def add(self, edges: Sequence[tuple[int, int, int, bool, bool, int | None]]) -> None:
+        """Adds edges: job, predecessor, nr, strict, open and ordinal."""
         if edges:
             self._db.execute(_ADD, (json_text(edges),))
             self.used.edges = True
@@ -319,10 +319,10 @@ class Edges:
         if children:
             self._db.execute(_ADD_CHILDREN, (json_text(children),))
 
-    def adopt_existing(self, seq: int, of: int, *, lives: bool) -> None:
+    def adopt_existing(self, seq: int, of: int, *, lives: bool, ordinal: int | None = None) -> None:
         """Lets the followers of a job wait for another one as for a child, or, if that has ended, have it as
         predecessor; not those for which it waits itself, because neither could ever run."""
-        self._db.execute(_ADD_EXISTING, (seq, of, lives))
+        self._db.execute(_ADD_EXISTING, (seq, of, lives, ordinal))
 
     def waits_for_itself(self, seq: int) -> bool:
         """Returns whether a job waits, through others, for itself."""
@@ -339,7 +339,8 @@ class Edges:
             # A last job that has ended may have ended before the jobs that it waited for.
             behind = last if lives and last not in later else None
             before = [last] if behind is not None else self._column(_BEFORE_IN_SEQUENCE, last)
-            self.add([(seq, each, IN_SEQUENCE, False, True) for each in before if each != seq and each not in later])
+            before = [each for each in before if each != seq and each not in later]
+            self.add([(seq, each, IN_SEQUENCE, False, True, None) for each in before])
         self._db.execute(_SET_LAST, (queue, sequence, seq))
         self.used.sequences = True
         return behind

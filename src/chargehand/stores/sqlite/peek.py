@@ -67,10 +67,10 @@ class Peek:
             connection.set_busy_timeout(BUSY_MS)
         self._db = Database(path, connection, clock.now_ms, nullcontext())
         tables = self.tables()
-        # A version without rates, flows, or the context of jobs may have made the store.
+        # A version without rates, flows, the context of jobs, or adopted children may have made the store.
         rated, flowing = "chargehand_rate" in tables, "chargehand_flow" in tables
-        contextual = "traceparent" in tables
-        self.jobs = SqliteJobReading(self._db, rated=rated, flowing=flowing, contextual=contextual)
+        contextual, adopting = "traceparent" in tables, "chargehand_edge_ordinal" in tables
+        self.jobs = SqliteJobReading(self._db, rated=rated, flowing=flowing, contextual=contextual, adopting=adopting)
         self.fleet = SqliteFleetReading(self._db, rated=rated, hides=False)
         self.flows = SqliteFlowReading(self._db) if "chargehand_flow" in self.tables() else None
 

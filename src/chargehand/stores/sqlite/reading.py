@@ -7,7 +7,7 @@ from typing import Any
 from chargehand import clock
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
-from chargehand.model.flows import Predecessor, PredecessorFilter, Related
+from chargehand.model.flows import ORDINAL_BITS, Predecessor, PredecessorFilter, Related
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import (
     ClaimRow,
@@ -39,7 +39,7 @@ from chargehand.model.records import (
     Tally,
 )
 from chargehand.stores.matching import Condition, joined
-from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
+from chargehand.stores.rows import about_of, clean, columns, counts_of, json_text, readable, records, where
 from chargehand.stores.searching import Search
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.flows import HELD_AHEAD
@@ -85,10 +85,27 @@ SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq IN (
   WHERE e.predecessor = (SELECT seq FROM chargehand_job WHERE id = ?1) AND e.nr >= 0)
 ORDER BY seq LIMIT ?2
 """
-_PREDECESSORS = """
-SELECT p.id, p.seq, e.nr, p.queue, p.label, p.state, p.reason, {texts}
+_PREDECESSORS = f"""
+SELECT p.id, p.seq, e.nr, e.predecessor << {ORDINAL_BITS}, p.queue, p.label, p.state, p.reason, {{texts}}
 FROM chargehand_edge AS e CROSS JOIN chargehand_job AS p ON p.seq = e.predecessor
-WHERE e.job = (SELECT seq FROM chargehand_job WHERE id = ?) AND e.nr >= 0 AND (e.nr, e.predecessor) > (?, ?)
+WHERE e.job = (SELECT seq FROM chargehand_job WHERE id = ?) AND e.nr >= 0
+  AND (e.nr, e.predecessor) > (?, ? >> {ORDINAL_BITS}) AND {{condition}} ORDER BY e.nr, p.seq LIMIT ?
+"""
+# The same if there are some whose order is another one. All are sorted, so their texts are read afterwards.
+_PREDECESSORS_SORTED = f"""
+SELECT p.id, p.seq, e.nr, e.place, p.queue, p.label, p.state, p.reason, {{texts}}
+FROM (
+    SELECT e.nr, e.predecessor, coalesce(e.ordinal, e.predecessor << {ORDINAL_BITS}) AS place
+    FROM chargehand_edge AS e CROSS JOIN chargehand_job AS p ON p.seq = e.predecessor
+    WHERE e.job = (SELECT seq FROM chargehand_job WHERE id = ?) AND e.nr >= 0
+      AND (e.nr, coalesce(e.ordinal, e.predecessor << {ORDINAL_BITS})) > (?, ?) AND {{condition}}
+    ORDER BY 1, 3 LIMIT ?) AS e
+  CROSS JOIN chargehand_job AS p ON p.seq = e.predecessor
+ORDER BY e.nr, e.place
+"""
+_HAS_ORDINALS = """
+SELECT EXISTS (SELECT 1 FROM chargehand_edge INDEXED BY chargehand_edge_ordinal
+  WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) AND ordinal IS NOT NULL)
 """
 _RELATED = """
 SELECT
@@ -96,11 +113,23 @@ SELECT
   (SELECT count(DISTINCT e.job) FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor
    WHERE e.predecessor = j.seq AND e.nr >= 0),
   (SELECT count(*) FROM chargehand_job AS c INDEXED BY chargehand_job_parent WHERE c.parent = j.id)
+    {adopted}
 FROM chargehand_job AS j WHERE j.id = ?
+"""
+_ADOPTED_COUNT = """
++ (SELECT count(DISTINCT a.job) FROM chargehand_alias AS a INDEXED BY chargehand_alias_parent
+    CROSS JOIN chargehand_job AS c ON c.seq = a.job
+    WHERE a.parent = j.id AND a.parent IS NOT NULL AND c.parent IS NOT j.id)
 """
 _CHILDREN = f"""
 SELECT {_JOB_FIELDS} FROM chargehand_job INDEXED BY chargehand_job_parent WHERE parent = ?1 ORDER BY seq LIMIT ?2
 """
+_ADOPTED = """
+SELECT a.job, min(a.ordinal) FROM chargehand_alias AS a INDEXED BY chargehand_alias_parent
+  CROSS JOIN chargehand_job AS c ON c.seq = a.job
+WHERE a.parent = ?1 AND a.parent IS NOT NULL AND c.parent IS NOT ?1 GROUP BY a.job ORDER BY 2 LIMIT ?2
+"""
+_BY_NUMBERS = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))"
 _ATTEMPTS = f"""
 SELECT {columns(Attempt, claim="CAST(fence AS TEXT)")} FROM chargehand_attempt
 WHERE job = coalesce((SELECT seq FROM chargehand_job WHERE id = ?1), (SELECT job FROM chargehand_alias WHERE id = ?1))
@@ -220,10 +249,18 @@ WHERE written_ms IS NOT NULL ORDER BY component
 class SqliteJobReading:
     """Implements `chargehand.store.JobReading`."""
 
-    def __init__(self, db: Database, *, rated: bool = True, flowing: bool = True, contextual: bool = True) -> None:
+    def __init__(
+        self,
+        db: Database,
+        *,
+        rated: bool = True,
+        flowing: bool = True,
+        contextual: bool = True,
+        adopting: bool = True,
+    ) -> None:
         """`rated`: the store has the tables of rates; `flowing`: it has those of flows; `contextual`: jobs have
-        `meta` and traces."""
-        self._db, self._rated = db, rated
+        `meta` and traces; `adopting`: it knows which jobs have the keys of children."""
+        self._db, self._rated, self._adopting = db, rated, adopting
         self._missing = {} if contextual else _WITHOUT_CONTEXT if flowing else _WITHOUT_FLOWS
         self._searching = SqliteSearching(db, _JOB_FIELDS, _JOB_SIZE, self._conditions, self.counts)
 
@@ -294,22 +331,30 @@ class SqliteJobReading:
         return found + [MATCHING.condition(match) for match in which.matches]
 
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
-        sql = _PREDECESSORS.format(texts="p.result, p.error" if which.texts else "NULL, NULL")
         condition, bindings = where({"p.queue = ?": which.queue})
+        sql = _PREDECESSORS
+        if self._adopting and self._db.all(_HAS_ORDINALS, (which.job,))[0][0]:
+            sql = _PREDECESSORS_SORTED
+        sql = sql.format(texts="p.result, p.error" if which.texts else "NULL, NULL", condition=condition)
         after = which.after or (-1, -1)
-        rows = self._db.all(
-            f"{sql} AND {condition} ORDER BY e.nr, p.seq LIMIT ?", (which.job, *after, *bindings, which.limit)
-        )
-        return records(Predecessor, rows)
+        return records(Predecessor, self._db.all(sql, (which.job, *after, *bindings, which.limit)))
 
     def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
         return records(JobRecord, self._db.all(_FOLLOWERS, (job_id, limit)))
 
     def children(self, job_id: str, limit: int = 100) -> list[JobRecord]:
-        return records(JobRecord, self._db.all(_CHILDREN, (job_id, limit)))
+        own = records(JobRecord, self._db.all(_CHILDREN, (job_id, limit)))
+        places: dict[int, int] = dict(self._db.all(_ADOPTED, (job_id, limit))) if self._adopting else {}
+        if not places:
+            return own
+        adopted = records(JobRecord, self._db.all(_BY_NUMBERS, (json_text(list(places)),)))
+        every = own + adopted
+        every.sort(key=lambda job: places.get(job.seq, job.seq << ORDINAL_BITS))
+        return every[:limit]
 
     def related(self, job_id: str) -> Related:
-        numbers = next(iter(self._db.all(_RELATED, (job_id,))), (0, 0, 0))
+        sql = _RELATED.format(adopted=_ADOPTED_COUNT if self._adopting else "")
+        numbers = next(iter(self._db.all(sql, (job_id,))), (0, 0, 0))
         return Related(predecessors=numbers[0], followers=numbers[1], children=numbers[2])
 
     def attempts(self, job_id: str) -> list[Attempt]:

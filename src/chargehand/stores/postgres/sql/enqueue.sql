@@ -201,15 +201,14 @@ FROM e CROSS JOIN LATERAL ROWS FROM (json_array_elements_text(e.after)) WITH ORD
 ON CONFLICT DO NOTHING
 
 -- name: spawn_taken
--- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it, or has
--- ended badly.
-INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT g.job, a.job, g.nr, g.strict, true, true
+-- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it, or had
+-- ended badly (then it has no parent as an alias).
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due, ordinal)
+SELECT g.job, a.job, g.nr, g.strict, true, true, a.ordinal
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
-  JOIN chargehand_alias a ON a.id = e.id JOIN chargehand_edge g ON g.predecessor = e.parent
+  JOIN chargehand_alias a ON a.id = e.id AND a.parent = e.spawned_by JOIN chargehand_edge g ON g.predecessor = e.parent
 WHERE e.spawned_by IS NOT NULL AND g.open AND g.nr >= 0
   AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)
-  AND NOT EXISTS (SELECT FROM chargehand_end x WHERE x.seq = a.job AND x.state <> 'done')
   AND NOT EXISTS (
     WITH RECURSIVE r(seq) AS (
       SELECT a.job UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
@@ -384,21 +383,41 @@ WHERE seq = $1::bigint
 ON CONFLICT DO NOTHING
 
 -- name: alias
--- The job that has the key, or for which it is taken for a time.
-INSERT INTO chargehand_alias (id, job)
-SELECT e.id, h.job
-FROM json_to_recordset($2::json) AS e(id text, queue text, key text, parent bigint, claim bigint)
-  CROSS JOIN LATERAL (SELECT coalesce(
+-- The job that has the key, or for which it is taken for a time. In place of a child it counts as one, unless it has ended
+-- badly: its ordinal is between those of the children before and after (`model.flows.ordinal_between`).
+WITH e AS MATERIALIZED (
+  SELECT e.*, max(j.seq) OVER (PARTITION BY e.spawned_by ORDER BY e.nr) AS before, min(j.seq) OVER (PARTITION BY e.spawned_by) AS own
+  FROM ROWS FROM (json_to_recordset($2::json) AS (
+      id text, queue text, key text, parent bigint, claim bigint, spawned_by text)) WITH ORDINALITY AS e(
+      id, queue, key, parent, claim, spawned_by, nr)
+    LEFT JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = e.id OFFSET 0) AS j ON true),
+h AS MATERIALIZED (
+  SELECT e.*, h.job FROM e CROSS JOIN LATERAL (SELECT coalesce(
     (SELECT t.seq FROM chargehand_live t WHERE t.queue = e.queue AND t.key = {lookup e.key}),
     (SELECT j.seq FROM chargehand_once o CROSS JOIN LATERAL (SELECT seq FROM chargehand_job WHERE id = o.job OFFSET 0) AS j
       WHERE o.queue = e.queue AND o.key = {lookup e.key} AND o.until_ms > {now})) AS job OFFSET 0) AS h
-WHERE e.key IS NOT NULL AND h.job IS NOT NULL AND (SELECT j.seq FROM chargehand_job j WHERE j.id = e.id) IS NULL
-  AND (e.parent IS NULL
-    OR (SELECT x.seq FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim) IS NOT NULL)
+  WHERE e.key IS NOT NULL AND h.job IS NOT NULL AND (SELECT j.seq FROM chargehand_job j WHERE j.id = e.id) IS NULL
+    AND (e.parent IS NULL
+      OR (SELECT x.seq FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim) IS NOT NULL)),
+c AS MATERIALIZED (
+  SELECT h.id, h.job, h.spawned_by, (coalesce(h.before, (
+        SELECT max(c.seq) FROM chargehand_job c WHERE c.parent = h.spawned_by AND (h.own IS NULL OR c.seq < h.own)),
+      h.parent) << 20) + h.nr + (SELECT count(*) FROM chargehand_alias a WHERE a.parent = h.spawned_by) AS ordinal
+  FROM h
+  WHERE h.spawned_by IS NOT NULL AND (SELECT x.state FROM chargehand_end x WHERE x.seq = h.job AND x.state <> 'done') IS NULL)
+INSERT INTO chargehand_alias (id, job, parent, ordinal)
+SELECT h.id, h.job, c.spawned_by, c.ordinal FROM h LEFT JOIN c ON c.id = h.id
 ON CONFLICT DO NOTHING
 
 -- name: alias_to
-INSERT INTO chargehand_alias (id, job) SELECT $1, seq FROM chargehand_job WHERE id = $2 ON CONFLICT DO NOTHING
+-- Likewise for one job, whose parent ($3, $4) may be null.
+INSERT INTO chargehand_alias (id, job, parent, ordinal)
+SELECT $1, j.seq, CASE WHEN bad.state IS NULL THEN $3 END, CASE WHEN bad.state IS NULL AND $3 IS NOT NULL THEN (
+    coalesce((SELECT max(c.seq) FROM chargehand_job c WHERE c.parent = $3), $4::bigint) << 20)
+    + 1 + (SELECT count(*) FROM chargehand_alias a WHERE a.parent = $3) END
+FROM chargehand_job j LEFT JOIN LATERAL (
+  SELECT x.state FROM chargehand_end x WHERE x.seq = j.seq AND x.state <> 'done') AS bad ON true
+WHERE j.id = $2 ON CONFLICT DO NOTHING
 
 -- name: taken
 -- The job that has the id, or the key; null if the holder of the key has ended meanwhile.

@@ -65,17 +65,26 @@ FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq LEFT 
   LEFT JOIN chargehand_end x ON x.seq = j.seq
 
 -- name: children
--- The children of these predecessors ($2), for each job ($1) that waits for one, unless it descends from that itself.
+-- The children of these predecessors ($2), and the jobs that have the keys of children, for each job ($1) that waits for
+-- one, unless it descends from that itself.
 WITH e AS MATERIALIZED (
   SELECT e.job, r.seq AS root, r.id FROM unnest($1::bigint[], $2::bigint[]) AS e(job, root)
     JOIN chargehand_job r ON r.seq = e.root
-  WHERE EXISTS (SELECT FROM chargehand_job c WHERE c.parent = r.id) AND NOT EXISTS (
-    WITH RECURSIVE up(id) AS (
-      SELECT parent FROM chargehand_job WHERE seq = e.job
-      UNION
-      SELECT j.parent FROM up JOIN chargehand_job j ON j.id = up.id)
-    SELECT FROM up WHERE up.id = r.id))
-SELECT e.job, e.root, c.seq FROM e JOIN chargehand_job c ON c.parent = e.id
+  WHERE ((SELECT c.seq FROM chargehand_job c WHERE c.parent = r.id LIMIT 1) IS NOT NULL
+      OR (SELECT a.job FROM chargehand_alias a WHERE a.parent = r.id LIMIT 1) IS NOT NULL)
+    AND NOT EXISTS (
+      WITH RECURSIVE up(id) AS (
+        SELECT parent FROM chargehand_job WHERE seq = e.job
+        UNION
+        SELECT u.parent FROM up CROSS JOIN LATERAL (SELECT seq, parent FROM chargehand_job WHERE id = up.id OFFSET 0) AS j
+          CROSS JOIN LATERAL (
+            SELECT j.parent UNION ALL SELECT a.parent FROM chargehand_alias a WHERE a.job = j.seq OFFSET 0) AS u)
+      SELECT FROM up WHERE up.id = r.id))
+SELECT e.job, e.root, c.seq, NULL::bigint FROM e JOIN chargehand_job c ON c.parent = e.id
+UNION
+SELECT e.job, e.root, a.job, min(a.ordinal) FROM e JOIN chargehand_alias a ON a.parent = e.id
+WHERE a.job <> e.job AND (SELECT j.parent FROM chargehand_job j WHERE j.seq = a.job) IS DISTINCT FROM e.id
+GROUP BY 1, 2, 3
 
 -- name: living
 -- Those of these jobs that have not ended.
@@ -88,9 +97,10 @@ SELECT job, predecessor FROM chargehand_edge WHERE job = ANY ($1::bigint[]) AND 
 -- name: add_due
 -- A job does not wait for one that waits for it; one that has ended, or does now (`over`), only says what the next of its
 -- sequence waits for.
-INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due)
-SELECT DISTINCT ON (job, nr, predecessor) job, predecessor, nr, strict, true, true
-FROM json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int, strict boolean, over boolean)
+INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due, ordinal)
+SELECT DISTINCT ON (job, nr, predecessor) job, predecessor, nr, strict, true, true, ordinal
+FROM json_to_recordset($1::json) AS e(
+  job bigint, predecessor bigint, nr int, strict boolean, over boolean, ordinal bigint)
 WHERE e.over OR (SELECT t.seq FROM chargehand_live t WHERE t.seq = e.job) IS NULL OR NOT EXISTS (
   WITH RECURSIVE r(seq) AS (
     SELECT e.predecessor UNION SELECT g.predecessor FROM r JOIN chargehand_edge g ON g.job = r.seq WHERE g.open)
