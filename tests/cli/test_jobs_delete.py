@@ -64,7 +64,9 @@ def test_only_finished_jobs_are_deleted_and_the_others_are_named(hand: Chargehan
 def test_an_alias_deletes_the_job_that_it_means(hand: Chargehand) -> None:
     (done,) = make(hand, State.DONE)
     with hand.transaction() as tx:
-        tx.execute("INSERT INTO chargehand_alias (id, job) SELECT 'alias', seq FROM chargehand_job WHERE id = ?", (done,))
+        tx.execute(
+            "INSERT INTO chargehand_alias (id, job) SELECT 'alias', seq FROM chargehand_job WHERE id = ?", (done,)
+        )
     (answer,) = hand.delete("alias")
     assert (answer.component, answer.code) == (done, AnswerCode.DELETED)
     assert left(hand) == set()

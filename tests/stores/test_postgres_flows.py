@@ -93,6 +93,66 @@ def test_an_open_transaction_of_a_caller_holds_no_predecessor_up(
         assert flow_of(node, "w").state == "failed"
 
 
+# spec: FL-4
+@pytest.mark.parametrize("ended", ["done", "failed", "cancelled"])
+def test_a_flow_ends_with_the_turn_after_that_of_its_last_job(node: PostgresStore, ended: str) -> None:
+    begin(node, "w", job("a"), job("b", queue="r"))
+    begin(node, "called", NewJob(id="c", queue="q"))
+    begin(node, NewFlow(id="calls", name="calls", on_end=NewJob(id="?", queue="hooks")), job("d"))
+    if ended == "cancelled":
+        cancel(node, "b")
+    else:
+        end(node, take_named(node, "b"), Done("1") if ended == "done" else GaveUp("no"))
+    ends = tuple(filter(None, (settle(claim, Done("1")) for claim in take(node, 5))))
+    assert len(ends) == 3
+    result = node.turn(Batch(settlements=ends), ME, finish=False)
+    assert (result.ended_flows, flow_of(node, "w").ended_ms) == ((), None)
+    result = node.turn(Batch(hinted=True), ME, finish=False)
+    assert sorted(result.ended_flows) == ["called", "w"]
+    found = flow_of(node, "w")
+    assert (found.state, found.ends, flow_of(node, "called").state) == (ended, 1, "done")
+    assert flow_of(node, "calls").ended_ms is None, "the job for its end is made in a transaction of its own"
+    left = node.finish()
+    assert (left.ended_flows, left.woken) == (("calls",), frozenset({"hooks"}))
+    assert node.turn(Batch(hinted=True), ME, finish=False).ended_flows == ()
+    assert flow_of(node, "w").ends == 1
+
+
+# spec: FL-4
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_flow_to_which_a_job_is_being_added_does_not_end_with_a_turn(
+    url: str, node: PostgresStore, commits: bool
+) -> None:
+    begin(node, "w", job("a"))
+    made = settle(take_named(node, "a"), Done("1"))
+    assert made is not None
+    node.turn(Batch(settlements=(made,)), ME, finish=False)
+    with psycopg.connect(parse(url).conninfo) as connection:
+        node.within(connection).enqueue([job("more", flow="w")])
+        assert node.turn(Batch(hinted=True), ME, finish=False).ended_flows == ()
+        (connection.commit if commits else connection.rollback)()
+    if commits:
+        assert turn(node) == ["more"]
+        assert flow_of(node, "w").state == "running"
+        return
+    with node.transaction() as tx:
+        tx.flows.sweep(100)
+    assert flow_of(node, "w").state == "done"
+
+
+# spec: FL-4
+def test_a_flow_that_got_a_job_before_it_could_end_goes_on(node: PostgresStore) -> None:
+    begin(node, "w", job("a"))
+    made = settle(take_named(node, "a"), Done("1"))
+    assert made is not None
+    node.turn(Batch(settlements=(made,)), ME, finish=False)
+    put(node, job("more", flow="w"))
+    assert node.turn(Batch(hinted=True), ME, finish=False).ended_flows == ()
+    assert flow_of(node, "w").state == "running"
+    end(node, take_named(node, "more"), Done("1"))
+    assert (flow_of(node, "w").state, flow_of(node, "w").ends) == ("done", 1)
+
+
 # spec: FL-3, WK-2
 @pytest.mark.parametrize("options", [{}, {"unique_for_ms": 1000}, {"replace": True}])
 def test_a_follower_that_no_node_has_looked_at_waits_for_the_job_that_has_the_key_of_a_child(
