@@ -30,7 +30,7 @@ from builders import (
 
 import pgserver
 from chargehand.errors import Conflict
-from chargehand.ids import new_id
+from chargehand.ids import new_id, new_ids
 from chargehand.model.batch import Batch, Want
 from chargehand.model.flows import NewFlow, PredecessorFilter
 from chargehand.model.job import Done, GaveUp, NewJob, State, settle
@@ -430,12 +430,18 @@ def waiting(url: str) -> bool:
 
 
 # spec: FL-3
-def test_a_page_of_results_costs_what_it_has(node: PostgresStore) -> None:
-    names = [new_id() for _ in range(2000)]
+@pytest.mark.parametrize("spawned", [False, True], ids=["named", "spawned"])
+def test_a_page_of_results_costs_what_it_has(node: PostgresStore, spawned: bool) -> None:
+    names = list(new_ids(2000))
     put(node, job("z"), job("y", after=("z",)))
     with node.transaction() as tx:
         tx.execute("ANALYZE chargehand_job, chargehand_live, chargehand_end, chargehand_edge")  # when they were small
-    put(node, *(NewJob(id=name, queue="r") for name in names), job("f", after=tuple(names)))
+    children = [NewJob(id=name, queue="r") for name in names]
+    if spawned:
+        put(node, job("p", queue="t"), job("f", after=("p",), if_failed="run"))
+        end(node, take_named(node, "p"), fan_out(*children))
+    else:
+        put(node, *children, job("f", after=tuple(names)))
     cancel(node, *names)
     with node.transaction() as tx:
         before = rows_read(tx)

@@ -151,7 +151,7 @@ SELECT {fields} FROM ({edges}) AS g
   CROSS JOIN LATERAL (SELECT * FROM chargehand_job WHERE seq = g.predecessor OFFSET 0) AS j
   LEFT JOIN LATERAL (SELECT * FROM chargehand_live WHERE seq = g.predecessor OFFSET 0) AS t ON true
   LEFT JOIN LATERAL (SELECT * FROM chargehand_end WHERE seq = g.predecessor OFFSET 0) AS e ON true
-WHERE {jobs} ORDER BY g.nr, g.place LIMIT ?
+WHERE {jobs} ORDER BY g.nr, {order} LIMIT ?
 """
 # The edges with the place of each, in order. If there is one with an ordinal, all must be sorted.
 _EDGES = f"""
@@ -427,11 +427,14 @@ class PostgresJobReading:
     def predecessors(self, which: PredecessorFilter) -> list[Predecessor]:
         after = None if which.after is None else json.dumps(which.after)
         ((ordinals,),) = self._db.rows(numbered(_HAS_ORDINALS), (clean(which.job),))
-        edges, beyond = (_EDGES_SORTED, _BEYOND_SORTED) if ordinals else (_EDGES, _BEYOND)
+        edges, beyond, order = _EDGES, _BEYOND, "g.predecessor"
+        if ordinals:
+            edges, beyond, order = _EDGES_SORTED, _BEYOND_SORTED, "g.place"
         conditions, named = where({f"g.job = {_OF_JOB}": clean(which.job), beyond: after})
         jobs, queue = where({"j.queue = ?": clean(which.queue)})
         fields = _PREDECESSOR_FIELDS if which.texts else _PREDECESSOR_SHORT
-        sql = _PREDECESSORS.format(fields=fields, edges=edges.format(conditions=conditions), jobs=jobs)
+        edges = edges.format(conditions=conditions)
+        sql = _PREDECESSORS.format(fields=fields, edges=edges, jobs=jobs, order=order)
         return records(Predecessor, self._db.rows(numbered(sql), (*named, *queue, which.limit)))
 
     def followers(self, job_id: str, limit: int = 100) -> list[JobRecord]:
