@@ -78,8 +78,8 @@ FLOWS = (
     Mutant(
         name="a follower that comes late waits for children, but not for theirs",
         file="stores/sqlite/adding.py",
-        old="  WHERE j.parent = below.id)\n",
-        new="  WHERE j.parent = below.id AND j.seq < 0)\n",
+        old="                        at.append(child[1].id)\n",
+        new="",
         profile="flows",
         first=2,
     ),

@@ -473,6 +473,17 @@ def test_jobs_below_one_in_place_of_a_child_do_not_wait_for_each_other(store: St
     assert sorted(claim.id for claim in take(store, 5, queue="t")) == ["x", "y"]
 
 
+# spec: FL-2 FL-3
+@pytest.mark.parametrize("options", [{}, {"replace": True}], ids=["key", "replace"])
+def test_followers_that_have_the_keys_of_children_do_not_wait_for_each_other(
+    store: Store, options: dict[str, Any]
+) -> None:
+    followers = [job(f"f{n}", key=f"k{n}", after=("p",)) for n in range(3)]
+    put(store, job("p", queue="s"), *followers)
+    finish(store, "p", fan_out(*(job(f"c{n}", key=f"k{n}", **options) for n in (1, 0, 2))))
+    assert perform_all(store) == ["f1", "f0", "f2"]
+
+
 # spec: FL-3 WK-12
 def test_a_job_in_place_of_a_child_that_was_deleted_holds_nobody_up(store: Store) -> None:
     put(store, job("p"), job("holder", queue="s", key="k"))

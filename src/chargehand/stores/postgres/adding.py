@@ -164,6 +164,7 @@ class Adding:
             send(sql["add_edges"], (text,))
         if spawned and any("key" in row for row in rows):
             send(sql["spawn_taken"], (text,))
+            send(sql["untangle_taken"], (text,))
         if sequenced:
             self._order(text)
         if spawned and (sequenced or follows):
@@ -253,7 +254,9 @@ class Adding:
             its = (job.id, answer.id, by.get("spawned_by"), by.get("parent"))
             self._statements.send(self._sql["alias_to"], its)
             if "spawned_by" in by:
-                self._statements.send(self._sql["spawn_taken"], (as_json([{"id": job.id, **by}]),))
+                text = as_json([{"id": job.id, **by}])
+                self._statements.send(self._sql["spawn_taken"], (text,))
+                self._statements.send(self._sql["untangle_taken"], (text,))
         return answer
 
     def _first_of_period(self, job: NewJob) -> Enqueued | None:

@@ -286,6 +286,8 @@ class Following:
         if page.added:
             rows = [edge._asdict() | {"over": edge.job in page.failed} for edge in page.added]
             self._db.send(_SQL["add_due"], (as_json(rows),))
+            if any(edge.ordinal is not None for edge in page.added):
+                self._db.send(_SQL["untangle"], (as_json([e._asdict() for e in page.added if e.ordinal is not None]),))
         rows = [edge._asdict() | {"open": stays} for edge, stays in page.looked_at]
         self._db.send(_SQL["looked_at"], (as_json(rows),))
         if page.failed:

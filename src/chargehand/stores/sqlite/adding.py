@@ -85,24 +85,19 @@ WHERE a.id = wanted.value AND j.seq = a.job
 """
 # Jobs that have the keys of children count as children.
 _DESCENDANTS = """
-WITH RECURSIVE below(root, id, seq, name, state, error, ordinal) AS (
-  SELECT root.value, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), NULL
-  FROM json_each(?1) AS root CROSS JOIN chargehand_job AS j INDEXED BY chargehand_job_parent
-  WHERE j.parent = root.value
+WITH RECURSIVE below(root, parent, id, seq, name, state, error, ordinal) AS (
+  SELECT value, NULL, value, NULL, NULL, NULL, NULL, NULL FROM json_each(?1)
   UNION
-  SELECT root.value, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), a.ordinal
-  FROM json_each(?1) AS root CROSS JOIN chargehand_alias AS a INDEXED BY chargehand_alias_parent
-    CROSS JOIN chargehand_job AS j
-  WHERE a.parent = root.value AND a.parent IS NOT NULL AND j.seq = a.job
-  UNION
-  SELECT below.root, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), NULL
+  SELECT below.root, below.id, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL),
+    NULL
   FROM below CROSS JOIN chargehand_job AS j INDEXED BY chargehand_job_parent
   WHERE j.parent = below.id
   UNION
-  SELECT below.root, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL), a.ordinal
+  SELECT below.root, below.id, j.id, j.seq, coalesce(j.label, j.queue), j.state, iif(j.state = 'failed', j.error, NULL),
+    a.ordinal
   FROM below CROSS JOIN chargehand_alias AS a INDEXED BY chargehand_alias_parent CROSS JOIN chargehand_job AS j
   WHERE a.parent = below.id AND a.parent IS NOT NULL AND j.seq = a.job)
-SELECT root, seq, id, name, state, error, ordinal FROM below ORDER BY seq, ordinal
+SELECT root, parent, seq, id, name, state, error, ordinal FROM below WHERE seq IS NOT NULL ORDER BY seq, ordinal
 """
 _LINE = """
 WITH RECURSIVE up(id) AS (
@@ -252,6 +247,8 @@ class _Call:
         """The last child so far of each parent, both by their numbers."""
         self._children: set[tuple[int, str]] = set()
         """The children that were added: the number of the parent, and the id."""
+        self._failed: dict[int, str] = {}
+        """Jobs that existed before and fail because of what was added."""
 
     def add(self, wanted: Sequence[Wanted]) -> tuple[list[Enqueued], list[str]]:
         self._read_flows({job.flow for _, job in wanted if job.flow is not None})
@@ -313,9 +310,15 @@ class _Call:
         ordinal = flows.ordinal_between(self._last_child.get(origin.seq, origin.seq), nth)
         self._adopted[child] = origin.id, ordinal
         self._edges.adopt_existing(found[0], origin.seq, lives=not found[1].well, ordinal=ordinal)
-        for seq, ended, place in self._descendants([job_id]).get(job_id, ()) if found[1].well else ():
-            if ended.state not in BAD_STATES:
-                self._edges.adopt_existing(seq, origin.seq, lives=not ended.well, ordinal=place)
+        below = self._descendants([job_id]).get(job_id, ()) if found[1].well else ()
+        # A job that descends from another waits for that one, not for its children, as in `_follow`.
+        own = self._edges.followers_below(origin.seq, job_id) if below else ()
+        for seq, ended, place in below:
+            lives = ended.state not in BAD_STATES and not ended.well
+            self._edges.adopt_existing(seq, origin.seq, lives=lives, ordinal=place, but=own)
+            if ended.state in BAD_STATES:
+                others = [each for each in self._edges.strict_followers(origin.seq) if each not in own]
+                self._failed |= dict.fromkeys(others, flows.why_failed(ended))
 
     def _replace(self, job: NewJob) -> str | None:
         """Replaces what a waiting job with the same key does. Returns its id; None if there is none."""
@@ -434,7 +437,8 @@ class _Call:
         for each in held:
             if each.job.sequence is not None:
                 self._edges.append(each.seq, each.job.queue, each.job.sequence)
-        bad |= self._adopt(added)
+        bad |= self._adopt(added) | self._failed
+        self._failed = {}
         cancelled = [each.seq for each in held if each.flow is not None and each.flow.cancelled]
         if cancelled:
             self._db.execute(_CANCEL, (json_text(cancelled), self._now))
@@ -500,12 +504,25 @@ class _Call:
         }
 
     def _descendants(self, ids: Sequence[str]) -> dict[str, list[tuple[int, Ended, int | None]]]:
-        """Returns what each of these jobs has spawned, and what those have, oldest first, each with its ordinal."""
+        """Returns what each of these jobs has spawned, and what those have, nearest first, each with its ordinal."""
+        if not ids:
+            return {}
+        below: dict[str, dict[str, list[tuple[int, Ended, int | None]]]] = {}
+        rows = self._db.execute(_DESCENDANTS, (json.dumps(ids),))
+        for root, parent, seq, job_id, name, state, error, ordinal in rows:
+            child = seq, Ended(job_id, name, State(state), error), ordinal
+            below.setdefault(root, {}).setdefault(parent, []).append(child)
         found: dict[str, list[tuple[int, Ended, int | None]]] = {}
-        rows = self._db.execute(_DESCENDANTS, (json.dumps(ids),)) if ids else ()
-        for root, seq, job_id, name, state, error, ordinal in rows:
-            if job_id != root:
-                found.setdefault(root, []).append((seq, Ended(job_id, name, State(state), error), ordinal))
+        for root, children in below.items():
+            seen, at = {root}, [root]
+            while at:
+                level = [child for parent in at for child in children.get(parent, ())]
+                at = list[str]()
+                for child in level:
+                    if child[1].id not in seen:
+                        seen.add(child[1].id)
+                        at.append(child[1].id)
+                        found.setdefault(root, []).append(child)
         return found
 
 

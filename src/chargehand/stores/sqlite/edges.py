@@ -125,7 +125,19 @@ WITH RECURSIVE reached(seq) AS (
   WHERE e.job = reached.seq AND e.open = 1)
 INSERT OR IGNORE INTO chargehand_edge (job, predecessor, nr, strict, open, ordinal)
 SELECT job, ?1, nr, strict, open AND ?3, ?4 FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
-WHERE predecessor = ?2 AND nr >= 0 AND job NOT IN reached
+WHERE predecessor = ?2 AND nr >= 0 AND job NOT IN reached AND job NOT IN (SELECT value FROM json_each(?5))
+"""
+# Those followers of a job (?1) that descend from another one (?2).
+_FOLLOWERS_BELOW = """
+SELECT e.job FROM chargehand_edge AS e INDEXED BY chargehand_edge_predecessor CROSS JOIN chargehand_job AS f
+WHERE e.predecessor = ?1 AND e.nr >= 0 AND f.seq = e.job AND f.parent IS NOT NULL AND EXISTS (
+  WITH RECURSIVE up(id) AS (
+    SELECT f.parent UNION SELECT j.parent FROM up CROSS JOIN chargehand_job AS j WHERE j.id = up.id)
+  SELECT 1 FROM up WHERE up.id = ?2)
+"""
+_STRICT_FOLLOWERS = """
+SELECT job FROM chargehand_edge INDEXED BY chargehand_edge_predecessor
+WHERE predecessor = ?1 AND open = 1 AND strict = 1 AND nr >= 0
 """
 # What a job waits for, through others.
 _REACHED = """
@@ -319,10 +331,18 @@ class Edges:
         if children:
             self._db.execute(_ADD_CHILDREN, (json_text(children),))
 
-    def adopt_existing(self, seq: int, of: int, *, lives: bool, ordinal: int | None = None) -> None:
+    def adopt_existing(self, seq: int, of: int, *, lives: bool, ordinal: int | None, but: Sequence[int] = ()) -> None:
         """Lets the followers of a job wait for another one as for a child, or, if that has ended, have it as
-        predecessor; not those for which it waits itself, because neither could ever run."""
-        self._db.execute(_ADD_EXISTING, (seq, of, lives, ordinal))
+        predecessor; not those for which it waits itself, because neither could ever run, and not those in `but`."""
+        self._db.execute(_ADD_EXISTING, (seq, of, lives, ordinal, json_text(but)))
+
+    def followers_below(self, seq: int, ancestor: str) -> list[int]:
+        """Returns the followers of a job that descend from another one."""
+        return self._column(_FOLLOWERS_BELOW, seq, ancestor)
+
+    def strict_followers(self, seq: int) -> list[int]:
+        """Returns the jobs that wait for a job and fail if that does."""
+        return self._column(_STRICT_FOLLOWERS, seq)
 
     def waits_for_itself(self, seq: int) -> bool:
         """Returns whether a job waits, through others, for itself."""

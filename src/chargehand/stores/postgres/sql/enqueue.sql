@@ -204,16 +204,28 @@ ON CONFLICT DO NOTHING
 -- A child whose key another job has: what waits for the parent waits for that job, unless that one waits for it, or had
 -- ended badly (then it has no parent as an alias).
 INSERT INTO chargehand_edge (job, predecessor, nr, strict, open, due, ordinal)
-SELECT g.job, a.job, g.nr, g.strict, true, true, a.ordinal
+SELECT g.job, a.job, g.nr, g.strict, g.open, g.open, a.ordinal
 FROM json_to_recordset($1::json) AS e(id text, parent bigint, claim bigint, spawned_by text)
   JOIN chargehand_alias a ON a.id = e.id AND a.parent = e.spawned_by JOIN chargehand_edge g ON g.predecessor = e.parent
-WHERE e.spawned_by IS NOT NULL AND g.open AND g.nr >= 0
+WHERE e.spawned_by IS NOT NULL AND g.nr >= 0
   AND EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)
+  AND NOT EXISTS (  -- of two followers that have keys of children, the later one in the order waits
+    SELECT FROM chargehand_alias b WHERE b.job = g.job AND b.parent = e.spawned_by AND b.ordinal <= a.ordinal)
   AND NOT EXISTS (
     WITH RECURSIVE r(seq) AS (
       SELECT a.job UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
     SELECT FROM r WHERE r.seq = g.job)
 ON CONFLICT DO NOTHING
+
+-- name: untangle_taken
+-- After `spawn_taken`: those of its jobs that would wait for each other, because each has the key of a child, do not.
+DELETE FROM chargehand_edge g
+USING json_to_recordset($1::json) AS e(id text, spawned_by text)
+  CROSS JOIN LATERAL (SELECT job, ordinal FROM chargehand_alias WHERE id = e.id AND parent = e.spawned_by OFFSET 0) AS a
+WHERE g.predecessor = a.job AND g.ordinal = a.ordinal AND g.open AND EXISTS (
+  WITH RECURSIVE r(seq) AS (
+    SELECT g.predecessor UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
+  SELECT FROM r WHERE r.seq = g.job)
 
 -- name: refuse_circles
 -- A child that would wait, through others, for a job that waits for the child fails: neither could ever run.
@@ -383,8 +395,8 @@ WHERE seq = $1::bigint
 ON CONFLICT DO NOTHING
 
 -- name: alias
--- The job that has the key, or for which it is taken for a time. In place of a child it counts as one, unless it has ended
--- badly: its ordinal is between those of the children before and after (`model.flows.ordinal_between`).
+-- The job that has the key, or for which it is taken for a time. In place of a child it counts as one, unless it is one, or
+-- has ended badly: its ordinal is between those of the children before and after (`model.flows.ordinal_between`).
 WITH e AS MATERIALIZED (
   SELECT e.*, max(j.seq) OVER (PARTITION BY e.spawned_by ORDER BY e.nr) AS before, min(j.seq) OVER (PARTITION BY e.spawned_by) AS own
   FROM ROWS FROM (json_to_recordset($2::json) AS (
@@ -404,7 +416,8 @@ c AS MATERIALIZED (
         SELECT max(c.seq) FROM chargehand_job c WHERE c.parent = h.spawned_by AND (h.own IS NULL OR c.seq < h.own)),
       h.parent) << 20) + h.nr + (SELECT count(*) FROM chargehand_alias a WHERE a.parent = h.spawned_by) AS ordinal
   FROM h
-  WHERE h.spawned_by IS NOT NULL AND (SELECT x.state FROM chargehand_end x WHERE x.seq = h.job AND x.state <> 'done') IS NULL)
+  WHERE h.spawned_by IS NOT NULL AND (SELECT x.state FROM chargehand_end x WHERE x.seq = h.job AND x.state <> 'done') IS NULL
+    AND (SELECT j.parent FROM chargehand_job j WHERE j.seq = h.job) IS DISTINCT FROM h.spawned_by)
 INSERT INTO chargehand_alias (id, job, parent, ordinal)
 SELECT h.id, h.job, c.spawned_by, c.ordinal FROM h LEFT JOIN c ON c.id = h.id
 ON CONFLICT DO NOTHING
@@ -416,7 +429,8 @@ SELECT $1, j.seq, CASE WHEN bad.state IS NULL THEN $3 END, CASE WHEN bad.state I
     coalesce((SELECT max(c.seq) FROM chargehand_job c WHERE c.parent = $3), $4::bigint) << 20)
     + 1 + (SELECT count(*) FROM chargehand_alias a WHERE a.parent = $3) END
 FROM chargehand_job j LEFT JOIN LATERAL (
-  SELECT x.state FROM chargehand_end x WHERE x.seq = j.seq AND x.state <> 'done') AS bad ON true
+  SELECT x.state FROM chargehand_end x WHERE x.seq = j.seq AND x.state <> 'done'
+  UNION ALL SELECT '' WHERE j.parent = $3 LIMIT 1) AS bad ON true
 WHERE j.id = $2 ON CONFLICT DO NOTHING
 
 -- name: taken

@@ -108,6 +108,14 @@ WHERE e.over OR (SELECT t.seq FROM chargehand_live t WHERE t.seq = e.job) IS NUL
 ON CONFLICT (job, nr, predecessor) DO UPDATE SET open = true, due = true
   WHERE NOT chargehand_edge.open AND chargehand_edge.nr >= 0
 
+-- name: untangle
+-- After `add_due`: jobs that would wait for each other, because each is in place of a child, do not.
+DELETE FROM chargehand_edge g USING json_to_recordset($1::json) AS e(job bigint, predecessor bigint, nr int)
+WHERE g.job = e.job AND g.nr = e.nr AND g.predecessor = e.predecessor AND g.open AND EXISTS (
+  WITH RECURSIVE r(seq) AS (
+    SELECT g.predecessor UNION SELECT o.predecessor FROM r JOIN chargehand_edge o ON o.job = r.seq WHERE o.open)
+  SELECT FROM r WHERE r.seq = g.job)
+
 -- name: looked_at
 -- `open` is what was found.
 UPDATE chargehand_edge g SET open = e.open, due = false
